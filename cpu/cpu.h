@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: the door to the host kernels. Must not know: files, threads, models. */
+#ifndef SLUICE_CPU_H
+#define SLUICE_CPU_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/ops.h"
+
+/* Instruction sets a table exists for, weakest first. */
+enum cpu_isa { CPU_SCALAR, CPU_AVX2, CPU_AVX512, CPU_ISA_COUNT };
+
+/* What the processor and the operating system offer (cpuid, xgetbv). */
+struct cpu_flags {
+    bool avx2;        /* AVX2, FMA, F16C, BMI2 */
+    bool avx_vnni;
+    bool avx512;      /* F, BW, DQ, VL */
+    bool avx512_vnni, avx512_vbmi, avx512_bf16;
+    bool amx_int8, amx_bf16;
+    char brand[64];
+};
+
+void cpu_detect(struct cpu_flags *ret_flags);
+
+const char *cpu_isa_name(enum cpu_isa isa);        /* "scalar", "avx2", "avx512" */
+bool cpu_isa_by_name(const char *name, enum cpu_isa *ret_isa);
+bool cpu_isa_runs(enum cpu_isa isa, const struct cpu_flags *flags);
+enum cpu_isa cpu_isa_best(const struct cpu_flags *flags);
+
+/* Fills the table C-first and overwrites it weakest to strongest up to `isa`; the caller has checked cpu_isa_runs. */
+void cpu_ops_init(struct ops *ret_ops, enum cpu_isa isa, const struct cpu_flags *flags);
+
+/* Sets round-to-nearest with FTZ and DAZ off in the calling thread; numerics.md. Called by every worker. */
+void cpu_float_mode_set(void);
+/* True if the calling thread is in that mode. */
+bool cpu_float_mode_ok(void);
+
+#endif

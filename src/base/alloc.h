@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: large buffers - aligned, huge-page-advised, tagged by purpose and counted in an account - so that a memory
+ * report is one table. Small bookkeeping objects use malloc. Must not know: how large anything should be. */
+#ifndef SLUICE_BASE_ALLOC_H
+#define SLUICE_BASE_ALLOC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/error.h"
+
+/* Every byte the plan counts has one of these. The order is the order of reports. */
+enum purpose {
+    PURPOSE_RESIDENT, /* dense weights */
+    PURPOSE_EXPERTS,  /* routed experts in RAM */
+    PURPOSE_SCALES,   /* FP8 block scales */
+    PURPOSE_KV,       /* latent KV pages */
+    PURPOSE_WORK,     /* scratch of steps and workers */
+    PURPOSE_STAGING,  /* read buffers */
+    PURPOSE_TOKENIZER,
+    PURPOSE_TABLES,   /* tensor tables, rope tables, bookkeeping */
+    PURPOSE_PROGRAM,  /* code, libraries, stacks */
+    PURPOSE_COUNT,
+};
+
+const char *purpose_name(enum purpose p); /* "resident weights", ... */
+
+/* Account of live bytes per purpose; belongs to an engine. All zero is a valid empty account. Thread-safe. */
+struct account {
+    uint64_t bytes[PURPOSE_COUNT];
+    uint64_t huge_bytes; /* of them advised for huge pages */
+};
+
+/* One buffer. `data` is 64-byte aligned (2 MiB when large), zeroed by the kernel. */
+struct buffer {
+    void *data;
+    size_t bytes; /* as asked */
+    size_t mapped;
+    enum purpose purpose;
+    struct account *account;
+};
+
+/* bytes == 0 gives data == NULL. On failure *b is all zero. `account` may be NULL. */
+int buffer_init(struct buffer *b, struct account *account, enum purpose purpose, size_t bytes, struct error *e);
+void buffer_deinit(struct buffer *b);
+
+uint64_t account_total(const struct account *a);
+
+#endif
