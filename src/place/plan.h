@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: the decision where every byte goes and whether it fits, as pure arithmetic. Allocates nothing, opens nothing.
+ * Must not know: files, kernels, how a limit was found. */
+#ifndef SLUICE_PLACE_PLAN_H
+#define SLUICE_PLACE_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/error.h"
+#include "common/ops.h"
+#include "src/base/alloc.h"
+#include "src/base/settings.h"
+#include "src/base/str.h"
+#include "src/model/shape.h"
+#include "src/place/machine.h"
+
+/* Byte sums of a checkpoint (from bind) and choices already made. */
+struct plan_input {
+    const struct shape *shape;
+    const struct machine *machine;
+    uint64_t resident_bytes, scale_bytes, expert_bytes, max_expert_bytes, tokenizer_bytes, table_bytes;
+    uint64_t ram_setting;       /* --ram, 0: none */
+    struct amount expert_ram;   /* --expert-ram */
+    uint32_t threads;           /* workers */
+    uint32_t ubatch;            /* rows of a chunk */
+    uint32_t context;           /* 0: choose */
+    uint32_t sessions;          /* timelines with a full context each: >= 1 */
+    enum kv_type kv;
+};
+
+struct plan {
+    uint64_t limit;             /* bytes the process may use */
+    enum memory_limit binding;  /* which limit that is */
+    uint64_t bytes[PURPOSE_COUNT]; /* sum = total */
+    uint64_t total;
+    uint64_t needed;            /* least total that would work (smallest context, all experts in RAM in this build) */
+    bool fits;
+    uint32_t context;           /* positions per session */
+    uint32_t context_max;       /* largest that fits */
+    uint32_t kv_pages;          /* pages of the pool */
+    uint64_t kv_page_bytes;     /* one page, all layers */
+    uint64_t kv_token_bytes;    /* one position, all layers */
+    uint64_t expert_slots;      /* RAM slots */
+    uint64_t token_bytes;       /* weights read per decoded token */
+    double decode_tok_s, prefill_tok_s; /* 0: unknown (no measured rate) */
+    char binding_text[160];     /* what bounds speed, one line */
+};
+
+/* Always fills *ret; ERROR_DOES_NOT_FIT with limit, need and least setting in the text when it does not fit. */
+int plan_make(const struct plan_input *in, struct plan *ret, struct error *e);
+
+/* Bytes of scratch of steps and workers for these choices: the one formula, used by plan and by src/run. */
+uint64_t plan_step_bytes(const struct shape *s, uint32_t rows);      /* buffers of one step of `rows` rows */
+uint64_t plan_worker_bytes(const struct shape *s, uint32_t ubatch);  /* scratch of one worker */
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: dense weights (attention, shared experts, routers, embedding, head, MTP): loaded once by plan, never evicted.
+ * Matrices keep their file layout; vectors are float32. Must not know: arithmetic. */
+#ifndef SLUICE_TIER_RESIDENT_H
+#define SLUICE_TIER_RESIDENT_H
+
+#include "common/error.h"
+#include "common/view.h"
+#include "src/model/bind.h"
+#include "src/tier/load.h"
+
+struct resident_layer {
+    struct matrix_view matrix[ROLE_COUNT]; /* rows == 0: absent */
+    const float *vector[ROLE_COUNT];       /* NULL: absent */
+};
+
+struct resident {
+    struct matrix_view embed, head;
+    const float *final_norm;        /* [hidden] */
+    struct resident_layer *layers;  /* [shape_all_layers] */
+    void *storage;                  /* private */
+};
+
+int resident_create(const struct weights *w, struct loader *loader, struct resident **ret, struct error *e);
+void resident_destroy(struct resident *r);
+
+#endif
