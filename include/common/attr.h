@@ -17,6 +17,13 @@
 #define UNLIKELY(x) (x)
 #endif
 
+/* A function of include/common that kernels on the GPU call too. */
+#ifdef __CUDACC__
+#define ATTR_HOST_DEVICE __host__ __device__
+#else
+#define ATTR_HOST_DEVICE
+#endif
+
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 
 #endif
