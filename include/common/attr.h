@@ -24,6 +24,12 @@
 #define ATTR_HOST_DEVICE
 #endif
 
+#if defined(__x86_64__)
+#define CPU_RELAX() __builtin_ia32_pause() /* in spinning loops */
+#else
+#define CPU_RELAX() ((void)0)
+#endif
+
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 
 #endif

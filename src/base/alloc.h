@@ -36,8 +36,9 @@ struct account {
 struct buffer {
     void *data;
     size_t bytes; /* as asked */
-    size_t mapped;
+    size_t mapped; /* whole pages; what the account counts */
     enum purpose purpose;
+    bool huge; /* the kernel took the advice */
     struct account *account;
 };
 

@@ -13,7 +13,7 @@ enum { TOPOLOGY_MAX_CPUS = 1024, TOPOLOGY_MAX_NODES = 64 };
 struct topology {
     uint32_t cores;                     /* physical cores with at least one allowed processor */
     int core_cpu[TOPOLOGY_MAX_CPUS];    /* [cores] first allowed processor of each */
-    uint32_t core_node[TOPOLOGY_MAX_CPUS];
+    uint32_t core_node[TOPOLOGY_MAX_CPUS]; /* index into node_os */
     uint32_t nodes;                     /* allowed memory nodes */
     int node_os[TOPOLOGY_MAX_NODES];    /* their numbers */
     uint64_t node_total[TOPOLOGY_MAX_NODES], node_free[TOPOLOGY_MAX_NODES]; /* bytes */

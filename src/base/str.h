@@ -39,4 +39,7 @@ const char *nearest_name(const char *word, const char *const *names);
 /* Length of the valid UTF-8 prefix of data; a cut sequence at the end is not part of it. */
 size_t utf8_valid_prefix(const char *data, size_t len);
 
+/* In place, for text that goes to a terminal or a log: control bytes become '?', a sequence cut at the end goes. */
+void text_one_line(char *text);
+
 #endif

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: mapping and counting of large buffers. Must not know: how large anything should be. */
+#include "src/base/alloc.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "common/intmath.h"
+
+enum { HUGE_PAGE = 2 << 20 };
+
+const char *purpose_name(enum purpose p)
+{
+    static const char *const names[PURPOSE_COUNT] = {
+        [PURPOSE_RESIDENT] = "resident weights",
+        [PURPOSE_EXPERTS] = "experts",
+        [PURPOSE_SCALES] = "fp8 scales",
+        [PURPOSE_KV] = "kv cache",
+        [PURPOSE_WORK] = "work",
+        [PURPOSE_STAGING] = "staging",
+        [PURPOSE_TOKENIZER] = "tokenizer",
+        [PURPOSE_TABLES] = "tables",
+        [PURPOSE_PROGRAM] = "program",
+    };
+    return (unsigned)p < PURPOSE_COUNT ? names[p] : "unknown";
+}
+
+/* Maps `bytes` (whole pages) at a multiple of a huge page and gives back what lies around it. */
+static void *map_huge_aligned(size_t bytes)
+{
+    unsigned char *raw = mmap(NULL, bytes + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (raw == MAP_FAILED) {
+        return MAP_FAILED;
+    }
+    size_t before = (size_t)(-(uintptr_t)raw & (HUGE_PAGE - 1));
+    unsigned char *data = raw + before;
+    if (before > 0) {
+        munmap(raw, before);
+    }
+    if (before < HUGE_PAGE) {
+        munmap(data + bytes, HUGE_PAGE - before);
+    }
+    return data;
+}
+
+int buffer_init(struct buffer *b, struct account *account, enum purpose purpose, size_t bytes, struct error *e)
+{
+    *b = (struct buffer){ 0 };
+    if (bytes == 0) {
+        return 0;
+    }
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    if (bytes > SIZE_MAX / 2) {
+        return error_nomem(e, purpose_name(purpose), bytes);
+    }
+    size_t mapped = align_up_u64(bytes, page);
+    bool large = mapped >= HUGE_PAGE;
+    void *data = large ? map_huge_aligned(mapped)
+                       : mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED) {
+        return error_nomem(e, purpose_name(purpose), bytes);
+    }
+    bool huge = large && madvise(data, mapped, MADV_HUGEPAGE) == 0;
+    *b = (struct buffer){ .data = data, .bytes = bytes, .mapped = mapped, .purpose = purpose, .huge = huge,
+                          .account = account };
+    if (account != NULL) {
+        __atomic_fetch_add(&account->bytes[purpose], mapped, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&account->huge_bytes, huge ? mapped : 0, __ATOMIC_RELAXED);
+    }
+    return 0;
+}
+
+void buffer_deinit(struct buffer *b)
+{
+    if (b->data != NULL) {
+        munmap(b->data, b->mapped);
+        if (b->account != NULL) {
+            __atomic_fetch_sub(&b->account->bytes[b->purpose], b->mapped, __ATOMIC_RELAXED);
+            __atomic_fetch_sub(&b->account->huge_bytes, b->huge ? b->mapped : 0, __ATOMIC_RELAXED);
+        }
+    }
+    *b = (struct buffer){ 0 };
+}
+
+uint64_t account_total(const struct account *a)
+{
+    uint64_t total = 0;
+    for (unsigned p = 0; p < PURPOSE_COUNT; p++) {
+        total += __atomic_load_n(&a->bytes[p], __ATOMIC_RELAXED);
+    }
+    return total;
+}

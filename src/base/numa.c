@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: the only hwloc and libnuma calls. Must not know: policy. */
+#include "src/base/numa.h"
+
+#include <errno.h>
+#include <hwloc.h>
+#include <numa.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Processors this process may run on, by affinity (hwloc knows the cgroup's cpuset only). */
+static bool affinity_allows(const cpu_set_t *set, unsigned cpu) { return cpu < CPU_SETSIZE && CPU_ISSET(cpu, set); }
+
+static void read_nodes(struct topology *t)
+{
+    struct bitmask *allowed = numa_available() < 0 ? NULL : numa_get_mems_allowed();
+    for (int n = 0; allowed != NULL && n <= numa_max_node() && t->nodes < TOPOLOGY_MAX_NODES; n++) {
+        long long free_bytes = 0;
+        long long total = numa_bitmask_isbitset(allowed, (unsigned)n) ? numa_node_size64(n, &free_bytes) : 0;
+        if (total <= 0) {
+            continue; /* not allowed, or a node of processors only */
+        }
+        t->node_os[t->nodes] = n;
+        t->node_total[t->nodes] = (uint64_t)total;
+        t->node_free[t->nodes] = free_bytes > 0 ? (uint64_t)free_bytes : 0;
+        t->nodes++;
+    }
+    if (allowed != NULL) {
+        numa_bitmask_free(allowed);
+    }
+    if (t->nodes == 0) { /* a kernel without NUMA: all memory is node 0 */
+        uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+        t->node_total[0] = page * (uint64_t)sysconf(_SC_PHYS_PAGES);
+        t->node_free[0] = page * (uint64_t)sysconf(_SC_AVPHYS_PAGES);
+        t->nodes = 1;
+    }
+}
+
+/* Index in t->node_os of the node nearest to obj; 0 when its own node is not allowed. */
+static uint32_t node_index(const struct topology *t, hwloc_obj_t obj)
+{
+    for (uint32_t i = 0; i < t->nodes; i++) {
+        if (obj->nodeset != NULL && hwloc_bitmap_isset(obj->nodeset, (unsigned)t->node_os[i])) {
+            return i;
+        }
+    }
+    return 0;
+}
+
+static int read_cores(struct topology *t, hwloc_topology_t topo, struct error *e)
+{
+    cpu_set_t affinity;
+    if (sched_getaffinity(0, sizeof(affinity), &affinity) != 0) {
+        memset(&affinity, 0xff, sizeof(affinity)); /* more processors than cpu_set_t holds: take hwloc's word */
+    }
+    /* Some virtual machines show no cores: every processor is one then. */
+    hwloc_obj_type_t type = hwloc_get_nbobjs_by_type(topo, HWLOC_OBJ_CORE) > 0 ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
+    for (hwloc_obj_t core = NULL; (core = hwloc_get_next_obj_by_type(topo, type, core)) != NULL;) {
+        int cpu = hwloc_bitmap_first(core->cpuset);
+        while (cpu >= 0 && !affinity_allows(&affinity, (unsigned)cpu)) {
+            cpu = hwloc_bitmap_next(core->cpuset, cpu);
+        }
+        if (cpu >= 0 && t->cores < TOPOLOGY_MAX_CPUS) {
+            t->core_cpu[t->cores] = cpu;
+            t->core_node[t->cores] = node_index(t, core);
+            t->cores++;
+        }
+    }
+    return t->cores > 0 ? 0 : error_set(e, -ENODEV, "topology: no allowed processor found; check taskset and cpuset");
+}
+
+static uint64_t cache_bytes(hwloc_topology_t topo, hwloc_obj_type_t type)
+{
+    hwloc_obj_t cache = hwloc_get_obj_by_type(topo, type, 0);
+    return cache == NULL ? 0 : cache->attr->cache.size;
+}
+
+int topology_read(struct topology *ret, struct error *e)
+{
+    struct topology t = { 0 };
+    hwloc_topology_t topo;
+    if (hwloc_topology_init(&topo) != 0) {
+        return error_nomem(e, "topology", sizeof(t));
+    }
+    if (hwloc_topology_load(topo) != 0) {
+        int code = errno > 0 ? -errno : -EIO;
+        hwloc_topology_destroy(topo);
+        return error_set(e, code, "topology: hwloc cannot read this machine: %s", strerror(-code));
+    }
+    read_nodes(&t);
+    int rc = read_cores(&t, topo, e);
+    t.l2_bytes = cache_bytes(topo, HWLOC_OBJ_L2CACHE);
+    t.l3_bytes = cache_bytes(topo, HWLOC_OBJ_L3CACHE);
+    hwloc_topology_destroy(topo);
+    if (rc == 0) {
+        *ret = t;
+    }
+    return rc;
+}
