@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: the table of host kernels, filled with the scalar definition first and overwritten by stronger instruction
+ * sets; the only dispatch point. Must not know: what a kernel does. */
+#include "cpu/cpu.h"
+#include "cpu/gemm.h"
+#include "cpu/ref.h"
+
+static void init_scalar(struct ops *ret_ops)
+{
+    *ret_ops = (struct ops){
+        .isa = cpu_isa_name(CPU_SCALAR),
+        .quantise = ref_quantise,
+        .dot16 = ref_dot16,
+        .rmsnorm = ref_rmsnorm,
+        .rope = ref_rope,
+        .swiglu = ref_swiglu,
+        .attn_segment = ref_attn_segment,
+        .attn_merge = ref_attn_merge,
+        .router = ref_router,
+        .expert_sum = ref_expert_sum,
+        .add = ref_add,
+        .gemm = gemm_blas,
+    };
+    for (int f = 0; f < FORMAT_COUNT; f++) {
+        bool blocks = weight_format_info((enum weight_format)f)->act_block != 0;
+        ret_ops->matvec[f] = blocks ? ref_matvec_blocks : ref_matvec_float;
+        ret_ops->matvec_f32[f] = ref_matvec_float;
+        ret_ops->matvec_t[f] = ref_matvec_t;
+        ret_ops->dequantise[f] = ref_dequantise;
+    }
+    ret_ops->matvec[FORMAT_F8_E4M3] = ref_matvec_f8_e4m3;
+    ret_ops->matvec_f32[FORMAT_F8_E4M3] = ref_matvec_f8_e4m3;
+    for (int t = 0; t < KV_TYPE_COUNT; t++) {
+        ret_ops->kv_store[t] = ref_kv_store;
+        ret_ops->kv_load[t] = ref_kv_load;
+    }
+}
+
+void cpu_ops_init(struct ops *ret_ops, enum cpu_isa isa, const struct cpu_flags *flags)
+{
+    gemm_init();
+    init_scalar(ret_ops);
+    (void)isa;
+    (void)flags;
+}
