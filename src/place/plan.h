@@ -15,11 +15,21 @@
 #include "src/model/shape.h"
 #include "src/place/machine.h"
 
-/* Byte sums of a checkpoint (from bind) and choices already made. */
+enum {
+    PLAN_DEFAULT_CONTEXT = 32768,      /* most that is chosen without -c; a larger one is a decision of the user */
+    PLAN_MAX_UBATCH = 65536,           /* rows of a chunk beyond which nothing fits */
+    PLAN_OPEN_STEPS = 2,               /* steps that may be open at once */
+    PLAN_STAGING_BYTES = 32 << 20,     /* reads in flight while loading (src/tier/load.h), page cache included */
+    PLAN_PROGRAM_BYTES = 48 << 20,     /* code, libraries, small objects */
+    PLAN_THREAD_BYTES = 256 << 10,     /* touched stack and library buffers of one thread */
+};
+
+/* Byte sums of a checkpoint (src/tier/sizes.h fills them) and choices already made. */
 struct plan_input {
     const struct shape *shape;
     const struct machine *machine;
     uint64_t resident_bytes, scale_bytes, expert_bytes, max_expert_bytes, tokenizer_bytes, table_bytes;
+    uint64_t idle_bytes;        /* of resident_bytes: not read for every token (embedding table, MTP layers) */
     uint64_t ram_setting;       /* --ram, 0: none */
     struct amount expert_ram;   /* --expert-ram */
     uint32_t threads;           /* workers */
@@ -50,8 +60,7 @@ struct plan {
 /* Always fills *ret; ERROR_DOES_NOT_FIT with limit, need and least setting in the text when it does not fit. */
 int plan_make(const struct plan_input *in, struct plan *ret, struct error *e);
 
-/* Bytes of scratch of steps and workers for these choices: the one formula, used by plan and by src/run. */
-uint64_t plan_step_bytes(const struct shape *s, uint32_t rows);      /* buffers of one step of `rows` rows */
-uint64_t plan_worker_bytes(const struct shape *s, uint32_t ubatch);  /* scratch of one worker */
+/* Scratch of steps and workers: scratch_sizes() and scratch_step_bytes() in src/place/scratch.h (lead: they replace
+ * plan_step_bytes/plan_worker_bytes; rows = ubatch + EXTRA_ROWS, two open steps). */
 
 #endif

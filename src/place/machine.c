@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: facts about a machine to and from JSON, and which memory limit binds. Fields: docs/plan.md.
+ * Must not know: how they are found (src/run/probe) or what follows from them. */
+#include "src/place/machine.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* `key` is the name in recorded machines, `name` the one for people. */
+static const struct {
+    const char *key, *name;
+} limits[LIMIT_COUNT] = {
+    [LIMIT_AVAILABLE] = {"available", "MemAvailable"},
+    [LIMIT_CGROUP] = {"cgroup", "cgroup memory limit"},
+    [LIMIT_NUMA] = {"numa", "allowed NUMA nodes"},
+    [LIMIT_ADDRESS_SPACE] = {"address_space", "RLIMIT_AS"},
+    [LIMIT_SETTING] = {"setting", "--ram"},
+};
+
+enum field_kind { FIELD_TEXT, FIELD_COUNT, FIELD_REAL, FIELD_SIZE };
+
+static const struct field {
+    const char *key;
+    enum field_kind kind;
+    size_t offset;
+} fields[] = {
+    {"cpu", FIELD_TEXT, offsetof(struct machine, cpu)},
+    {"cores", FIELD_COUNT, offsetof(struct machine, cores)},
+    {"nodes", FIELD_COUNT, offsetof(struct machine, nodes)},
+    {"cgroup_cpus", FIELD_REAL, offsetof(struct machine, cgroup_cpus)},
+    {"memory_total", FIELD_SIZE, offsetof(struct machine, memory_total)},
+    {"ram_read_gb_s", FIELD_REAL, offsetof(struct machine, ram_read_gb_s)},
+    {"nvme_read_gb_s", FIELD_REAL, offsetof(struct machine, nvme_read_gb_s)},
+};
+
+const char *memory_limit_name(enum memory_limit l) { return (unsigned)l < LIMIT_COUNT ? limits[l].name : "no limit"; }
+
+/* Bytes as a number, or as text like "64G". */
+static bool read_size(const json_t *v, uint64_t *ret)
+{
+    if (json_is_integer(v) && json_integer_value(v) >= 0) {
+        *ret = (uint64_t)json_integer_value(v);
+        return true;
+    }
+    return json_is_string(v) && parse_size(json_string_value(v), ret);
+}
+
+static int read_field(const struct field *f, const json_t *v, const char *where, struct machine *m, struct error *e)
+{
+    void *at = (char *)m + f->offset;
+    switch (f->kind) {
+    case FIELD_TEXT:
+        if (json_is_string(v)) {
+            snprintf(m->cpu, sizeof(m->cpu), "%s", json_string_value(v));
+            text_one_line(m->cpu);
+            return 0;
+        }
+        return error_set(e, ERROR_FORMAT, "%s: field \"%s\" has to be text", where, f->key);
+    case FIELD_COUNT:
+        if (json_is_integer(v) && json_integer_value(v) >= 1 && json_integer_value(v) <= 65536) {
+            *(uint32_t *)at = (uint32_t)json_integer_value(v);
+            return 0;
+        }
+        return error_set(e, ERROR_FORMAT, "%s: field \"%s\" has to be a whole number from 1 to 65536", where, f->key);
+    case FIELD_REAL:
+        if (json_is_number(v) && isfinite(json_number_value(v)) && json_number_value(v) >= 0) {
+            *(double *)at = json_number_value(v);
+            return 0;
+        }
+        return error_set(e, ERROR_FORMAT, "%s: field \"%s\" has to be a number, 0 or more (0: unknown)", where, f->key);
+    case FIELD_SIZE:
+        break;
+    }
+    if (!read_size(v, at)) {
+        return error_set(e, ERROR_FORMAT, "%s: field \"%s\" has to be bytes, as a number or as text like \"64G\"", where, f->key);
+    }
+    return 0;
+}
+
+static int read_limits(json_t *object, const char *where, struct machine *m, struct error *e)
+{
+    if (!json_is_object(object)) {
+        return error_set(e, ERROR_FORMAT, "%s: field \"limits\" has to be an object of bytes", where);
+    }
+    const char *key;
+    json_t *v;
+    json_object_foreach (object, key, v) {
+        int l = 0;
+        while (l < LIMIT_COUNT && strcmp(limits[l].key, key) != 0) {
+            l++;
+        }
+        if (l == LIMIT_COUNT) {
+            return error_set(e, ERROR_FORMAT, "%s: unknown limit \"%.40s\", known: available, cgroup, numa, address_space, setting",
+                             where, key);
+        }
+        if (!read_size(v, &m->limit[l])) {
+            return error_set(e, ERROR_FORMAT, "%s: limit \"%s\" has to be bytes, as a number or as text like \"64G\"", where, key);
+        }
+    }
+    return 0;
+}
+
+static int read_object(json_t *root, const char *where, struct machine *m, struct error *e)
+{
+    const char *key;
+    json_t *v;
+    json_object_foreach (root, key, v) {
+        if (strcmp(key, "limits") == 0) {
+            int r = read_limits(v, where, m, e);
+            if (r < 0) {
+                return r;
+            }
+            continue;
+        }
+        size_t i = 0;
+        while (i < ARRAY_LEN(fields) && strcmp(fields[i].key, key) != 0) {
+            i++;
+        }
+        if (i == ARRAY_LEN(fields)) {
+            return error_set(e, ERROR_FORMAT, "%s: unknown field \"%.40s\"; the fields are listed in docs/plan.md", where, key);
+        }
+        int r = read_field(&fields[i], v, where, m, e);
+        if (r < 0) {
+            return r;
+        }
+    }
+    return 0;
+}
+
+int machine_from_json(const char *text, size_t len, const char *where, struct machine *ret, struct error *e)
+{
+    json_error_t je;
+    json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &je);
+    if (root == NULL) {
+        text_one_line(je.text);
+        return error_set(e, ERROR_FORMAT, "%s: line %d: no valid JSON: %s", where, je.line, je.text);
+    }
+    struct machine m = {.cores = 1, .nodes = 1};
+    int r = json_is_object(root) ? read_object(root, where, &m, e)
+                                 : error_set(e, ERROR_FORMAT, "%s: a recorded machine is one JSON object", where);
+    json_decref(root);
+    if (r < 0) {
+        return r;
+    }
+    if (machine_memory(&m, NULL) == 0) {
+        return error_set(e, ERROR_FORMAT, "%s: no memory limit given: \"limits\" needs at least \"available\"", where);
+    }
+    *ret = m;
+    return 0;
+}
+
+void machine_to_json(const struct machine *m, struct str *out)
+{
+    str_puts(out, "{\"cpu\": ");
+    str_json(out, m->cpu, strlen(m->cpu));
+    str_printf(out, ", \"cores\": %u, \"nodes\": %u, \"cgroup_cpus\": %.17g, \"memory_total\": %llu, \"limits\": {", m->cores, m->nodes,
+               m->cgroup_cpus, (unsigned long long)m->memory_total);
+    const char *separator = "";
+    for (int l = 0; l < LIMIT_COUNT; l++) {
+        if (m->limit[l] > 0) {
+            str_printf(out, "%s\"%s\": %llu", separator, limits[l].key, (unsigned long long)m->limit[l]);
+            separator = ", ";
+        }
+    }
+    str_printf(out, "}, \"ram_read_gb_s\": %.17g, \"nvme_read_gb_s\": %.17g}", m->ram_read_gb_s, m->nvme_read_gb_s);
+}
+
+uint64_t machine_memory(const struct machine *m, enum memory_limit *ret_which)
+{
+    enum memory_limit which = LIMIT_AVAILABLE;
+    uint64_t least = 0;
+    for (int l = 0; l < LIMIT_COUNT; l++) {
+        if (m->limit[l] > 0 && (least == 0 || m->limit[l] < least)) {
+            least = m->limit[l];
+            which = (enum memory_limit)l;
+        }
+    }
+    if (ret_which != NULL) {
+        *ret_which = which;
+    }
+    return least;
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: the decision where every byte goes and whether it fits. Every sum saturates at UINT64_MAX, which fits nowhere.
+ * Must not know: files, kernels, how a limit was found. */
+#include "src/place/plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/intmath.h"
+#include "src/place/scratch.h"
+
+static uint64_t times(uint64_t a, uint64_t b)
+{
+    uint64_t r = UINT64_MAX;
+    return mul_u64(a, b, &r) ? r : UINT64_MAX;
+}
+
+static uint64_t plus(uint64_t a, uint64_t b)
+{
+    uint64_t r = UINT64_MAX;
+    return add_u64(a, b, &r) ? r : UINT64_MAX;
+}
+
+/* ---- sums ---- */
+
+static uint64_t session_pages(uint32_t context) { return ceil_div_u64(context, KV_PAGE); }
+
+/* Scratch of the engine and of the steps that may be open at once. */
+static uint64_t work_bytes(const struct plan_input *in, uint32_t context)
+{
+    if (in->ubatch > PLAN_MAX_UBATCH) {
+        return UINT64_MAX;
+    }
+    struct scratch_request r = {.rows = in->ubatch + EXTRA_ROWS, .ubatch = in->ubatch, .context = context, .workers = max_u32(in->threads, 1)};
+    struct scratch_sizes sizes;
+    scratch_sizes(in->shape, &r, &sizes);
+    return plus(sizes.total, times(PLAN_OPEN_STEPS, scratch_step_bytes(in->shape, r.rows)));
+}
+
+/* Fills bytes and total of the plan for a context of so many positions per session. */
+static void fill_sums(const struct plan_input *in, uint32_t context, struct plan *p)
+{
+    const struct shape *s = in->shape;
+    uint64_t workers = max_u32(in->threads, 1);
+    p->bytes[PURPOSE_RESIDENT] = in->resident_bytes;
+    p->bytes[PURPOSE_EXPERTS] = in->expert_bytes;
+    p->bytes[PURPOSE_SCALES] = in->scale_bytes;
+    p->bytes[PURPOSE_KV] = times(times(max_u32(in->sessions, 1), session_pages(context)), p->kv_page_bytes);
+    p->bytes[PURPOSE_WORK] = work_bytes(in, context);
+    p->bytes[PURPOSE_STAGING] = PLAN_STAGING_BYTES;
+    p->bytes[PURPOSE_TOKENIZER] = in->tokenizer_bytes;
+    p->bytes[PURPOSE_TABLES] = plus(in->table_bytes, (uint64_t)context * s->rope * sizeof(float)); /* cos, sin per position */
+    p->bytes[PURPOSE_PROGRAM] = plus(PLAN_PROGRAM_BYTES, times(workers, PLAN_THREAD_BYTES));
+    p->total = 0;
+    for (int i = 0; i < PURPOSE_COUNT; i++) {
+        p->total = plus(p->total, p->bytes[i]);
+    }
+}
+
+static uint64_t total_at(const struct plan_input *in, const struct plan *p, uint32_t context)
+{
+    struct plan trial = *p;
+    fill_sums(in, context, &trial);
+    return trial.total;
+}
+
+/* Largest context up to the model's own that stays within the limit, whole pages or the model's maximum; 0: none. */
+static uint32_t largest_context(const struct plan_input *in, const struct plan *p)
+{
+    uint32_t most = in->shape->max_positions;
+    uint64_t low = 0, high = session_pages(most); /* pages: low fits or is 0; above high nothing is tried */
+    while (low < high) {
+        uint64_t middle = low + (high - low + 1) / 2;
+        if (total_at(in, p, (uint32_t)min_u64(middle * KV_PAGE, most)) <= p->limit) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    return (uint32_t)min_u64(low * KV_PAGE, most);
+}
+
+static uint64_t count_experts(const struct shape *s)
+{
+    uint64_t layers = 0;
+    for (uint32_t i = 0; i < shape_all_layers(s); i++) {
+        layers += shape_layer_is_moe(s, i);
+    }
+    return layers * s->experts;
+}
+
+/* Weights read for one decoded token: resident ones but for the idle, and the chosen experts of the main layers. */
+static uint64_t bytes_per_token(const struct plan_input *in, uint64_t experts)
+{
+    const struct shape *s = in->shape;
+    uint64_t main_layers = experts == 0 ? 0 : experts / s->experts - s->mtp_layers;
+    uint64_t chosen = experts == 0 ? 0 : (uint64_t)((double)in->expert_bytes / (double)experts * (double)(main_layers * s->experts_used));
+    return plus(in->resident_bytes - min_u64(in->resident_bytes, in->idle_bytes), chosen);
+}
+
+/* ---- verdict ---- */
+
+static int refuse_context(const struct plan_input *in, struct plan *p, struct error *e)
+{
+    p->fits = false;
+    return error_set(e, ERROR_USAGE, "context %u (-c) is above the %u positions the model was made for: give -c %u or less, or leave it out",
+                     in->context, in->shape->max_positions, in->shape->max_positions);
+}
+
+/* Every routed expert stays in RAM in this build: a smaller cache is refused. */
+static int check_expert_ram(const struct plan_input *in, struct plan *p, struct error *e)
+{
+    const struct amount *a = &in->expert_ram;
+    double all = a->unit == AMOUNT_BYTES ? (double)in->expert_bytes : a->unit == AMOUNT_PERCENT ? 100.0 : (double)p->expert_slots;
+    if (a->unit == AMOUNT_AUTO || a->value >= all) {
+        return 0;
+    }
+    p->fits = false;
+    char need[24], given[40];
+    if (a->unit == AMOUNT_BYTES) {
+        char text[24];
+        snprintf(given, sizeof(given), "%s", format_bytes(text, (uint64_t)a->value));
+    } else {
+        snprintf(given, sizeof(given), "%g%s", a->value, a->unit == AMOUNT_PERCENT ? "%" : "x");
+    }
+    return error_set(e, ERROR_DOES_NOT_FIT,
+                     "--expert-ram %s holds less than all %llu routed experts, and streaming them is not in this build: the least value "
+                     "that works is %llu bytes (%s), 100%% or %llux", given, (unsigned long long)p->expert_slots,
+                     (unsigned long long)in->expert_bytes, format_bytes(need, in->expert_bytes), (unsigned long long)p->expert_slots);
+}
+
+static int refuse_total(const struct plan_input *in, const struct plan *p, struct error *e)
+{
+    char total[24], limit[24], needed[24], over[24];
+    format_bytes(total, p->total);
+    format_bytes(limit, p->limit);
+    format_bytes(needed, p->needed);
+    if (p->context_max > 0) {
+        return error_set(e, ERROR_DOES_NOT_FIT,
+                         "does not fit: needs %s with context %u, the limit is %s (%s); the least that works is %s; give -c %u or less, "
+                         "a smaller cache type (-ctk q8_0) or fewer rows per chunk (-ub)", total, p->context, limit,
+                         memory_limit_name(p->binding), needed, p->context_max);
+    }
+    return error_set(e, ERROR_DOES_NOT_FIT,
+                     "does not fit: needs %s, the limit is %s (%s); the least that works is %s (context %u), %s more than the limit; raise "
+                     "the limit, give a smaller -ub or -ctk, or take a smaller file of the model", total, limit, memory_limit_name(p->binding),
+                     needed, min_u32(KV_PAGE, in->shape->max_positions), format_bytes(over, p->needed - p->limit));
+}
+
+static void describe_binding(const struct plan_input *in, struct plan *p)
+{
+    char limit[24], token[24];
+    int n = snprintf(p->binding_text, sizeof(p->binding_text), "memory: %s (%s)", memory_limit_name(p->binding), format_bytes(limit, p->limit));
+    const char *format = p->decode_tok_s > 0 ? "; decode: RAM reads of %s per token at %.1f GB/s" : "; decode: RAM reads of %s per token";
+    if (n > 0 && (size_t)n < sizeof(p->binding_text)) {
+        snprintf(p->binding_text + n, sizeof(p->binding_text) - (size_t)n, format, format_bytes(token, p->token_bytes),
+                 in->machine->ram_read_gb_s);
+    }
+}
+
+static uint32_t choose_context(const struct plan_input *in, const struct plan *p)
+{
+    if (in->context > 0) {
+        return in->context;
+    }
+    uint32_t most = min_u32(in->shape->max_positions, PLAN_DEFAULT_CONTEXT);
+    return p->context_max > 0 ? min_u32(most, p->context_max) : min_u32(KV_PAGE, most);
+}
+
+int plan_make(const struct plan_input *in, struct plan *ret, struct error *e)
+{
+    const struct shape *s = in->shape;
+    struct machine m = *in->machine;
+    if (in->ram_setting > 0) {
+        m.limit[LIMIT_SETTING] = in->ram_setting;
+    }
+    struct plan p = {0};
+    p.limit = machine_memory(&m, &p.binding);
+    p.kv_token_bytes = times(shape_all_layers(s), kv_row_bytes(in->kv, s->kv_lora, s->rope));
+    p.kv_page_bytes = times(p.kv_token_bytes, KV_PAGE);
+    p.expert_slots = count_experts(s);
+    p.token_bytes = bytes_per_token(in, p.expert_slots);
+    if (m.ram_read_gb_s > 0 && p.token_bytes > 0) {
+        p.decode_tok_s = m.ram_read_gb_s * 1e9 / (double)p.token_bytes;
+    }
+    p.needed = total_at(in, &p, min_u32(KV_PAGE, s->max_positions));
+    p.context_max = largest_context(in, &p);
+    p.context = choose_context(in, &p);
+    fill_sums(in, p.context, &p);
+    uint64_t pages = times(max_u32(in->sessions, 1), session_pages(p.context));
+    p.kv_pages = (uint32_t)min_u64(pages, UINT32_MAX);
+    p.fits = p.total <= p.limit && pages <= UINT32_MAX;
+    describe_binding(in, &p);
+
+    int r = 0;
+    if (p.context > s->max_positions) {
+        r = refuse_context(in, &p, e);
+    } else if ((r = check_expert_ram(in, &p, e)) == 0 && !p.fits) {
+        r = refuse_total(in, &p, e);
+    }
+    *ret = p;
+    return r;
+}

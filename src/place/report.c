@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: a plan as text for people and as JSON (docs/plan.md). No logic. */
+#include "src/place/report.h"
+
+#include <string.h>
+
+static const char *const purpose_keys[PURPOSE_COUNT] = {
+    [PURPOSE_RESIDENT] = "resident", [PURPOSE_EXPERTS] = "experts",     [PURPOSE_SCALES] = "scales",
+    [PURPOSE_KV] = "kv",             [PURPOSE_WORK] = "work",           [PURPOSE_STAGING] = "staging",
+    [PURPOSE_TOKENIZER] = "tokenizer", [PURPOSE_TABLES] = "tables",     [PURPOSE_PROGRAM] = "program",
+};
+
+static void line_bytes(struct str *out, const char *what, uint64_t bytes)
+{
+    char text[24];
+    str_printf(out, "  %-18s %12s\n", what, format_bytes(text, bytes));
+}
+
+void report_text(const struct plan *p, const struct shape *s, struct str *out)
+{
+    char a[24], b[24];
+    str_printf(out, "%s: %u layers, %u experts, %u per token", s->family, s->layers, s->experts, s->experts_used);
+    str_puts(out, s->mtp_layers > 0 ? ", with MTP layer\n\nRAM\n" : "\n\nRAM\n");
+    for (int i = 0; i < PURPOSE_COUNT; i++) {
+        if (p->bytes[i] > 0) {
+            line_bytes(out, purpose_name((enum purpose)i), p->bytes[i]);
+        }
+    }
+    line_bytes(out, "total", p->total);
+    str_printf(out, "  %-18s %12s  (%s)\n\n", "limit", format_bytes(a, p->limit), memory_limit_name(p->binding));
+    str_printf(out, "context            %u positions, %s per position; largest that fits: %u\n", p->context,
+               format_bytes(a, p->kv_token_bytes), p->context_max);
+    str_printf(out, "weights per token  %s\n", format_bytes(b, p->token_bytes));
+    if (p->decode_tok_s > 0) {
+        str_printf(out, "expected decode    %.2f tokens/s\n", p->decode_tok_s);
+    } else {
+        str_puts(out, "expected decode    unknown: no measured memory rate\n");
+    }
+    if (p->prefill_tok_s > 0) {
+        str_printf(out, "expected prefill   %.1f tokens/s\n", p->prefill_tok_s);
+    }
+    str_printf(out, "bound by           %s\n", p->binding_text);
+    str_printf(out, "%s; the least that works is %s\n", p->fits ? "fits" : "does not fit", format_bytes(a, p->needed));
+}
+
+static void json_tier(struct str *out, const char *name, uint64_t limit, uint64_t total, const uint64_t *bytes)
+{
+    str_printf(out, "    \"%s\": {\"limit\": %llu, \"total\": %llu, \"purposes\": {", name, (unsigned long long)limit,
+               (unsigned long long)total);
+    for (int i = 0; bytes != NULL && i < PURPOSE_COUNT; i++) {
+        str_printf(out, "%s\"%s\": %llu", i == 0 ? "" : ", ", purpose_keys[i], (unsigned long long)bytes[i]);
+    }
+    str_puts(out, "}}");
+}
+
+void report_json(const struct plan *p, const struct shape *s, struct str *out)
+{
+    str_puts(out, "{\n  \"model\": ");
+    str_json(out, s->family, strlen(s->family));
+    str_puts(out, ",\n  \"tiers\": {\n");
+    json_tier(out, "ram", p->limit, p->total, p->bytes);
+    str_puts(out, ",\n");
+    json_tier(out, "nvme", 0, 0, NULL);
+    str_puts(out, ",\n");
+    json_tier(out, "vram0", 0, 0, NULL);
+    str_printf(out, "\n  },\n  \"fits\": %s,\n  \"needed\": %llu,\n  \"limit_name\": \"%s\",\n", p->fits ? "true" : "false",
+               (unsigned long long)p->needed, memory_limit_name(p->binding));
+    str_printf(out, "  \"context\": %u,\n  \"context_max\": %u,\n  \"kv_bytes_per_token\": %llu,\n  \"bytes_per_token\": %llu,\n",
+               p->context, p->context_max, (unsigned long long)p->kv_token_bytes, (unsigned long long)p->token_bytes);
+    str_printf(out, "  \"expert_slots\": %llu,\n  \"decode_tok_s\": %.6g,\n  \"prefill_tok_s\": %.6g,\n  \"binding\": ",
+               (unsigned long long)p->expert_slots, p->decode_tok_s, p->prefill_tok_s);
+    str_json(out, p->binding_text, strlen(p->binding_text));
+    str_puts(out, "\n}\n");
+}
