@@ -5,6 +5,8 @@
 #define SLUICE_TIER_LOAD_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/error.h"
@@ -15,6 +17,11 @@
 #include "src/base/clock.h"
 #include "src/model/bind.h"
 
+enum {
+    LOAD_PIECE = 4 << 20, /* one read: several in flight, and a cancel never waits for more than these */
+    LOAD_DEPTH = 8,       /* depth the reader of a loader is made with; reads in flight */
+};
+
 struct loader {
     struct reader *reader;
     struct account *account;
@@ -23,7 +30,8 @@ struct loader {
     const atomic_int *cancel; /* ERROR_INTERRUPTED when it becomes non-zero */
     void (*progress)(void *ctx, uint64_t done, uint64_t total, double seconds); /* may be NULL */
     void *progress_ctx;
-    uint64_t done, total;     /* bytes, kept by load_* */
+    uint64_t done, total;     /* bytes; load_* count done, and raise total where the caller did not know it beforehand */
+    uint64_t start_ns, reported_ns; /* kept by load_* */
 };
 
 struct load_item {
@@ -31,13 +39,25 @@ struct load_item {
     void *data; /* [ref.bytes] */
 };
 
-/* Reads all items, in file order, largest reads first in flight; checks F8 NaN codes. Error names file, tensor, offset. */
+/* Reads all items, in file order, LOAD_DEPTH pieces in flight; checks F8 NaN codes. Error names file, tensor, offset. */
 int load_matrices(struct loader *l, const struct load_item *items, size_t n, struct error *e);
 
-/* Vector (norm, bias) as float32 into out [ref.cols]. NaN or Inf is refused by name. */
-int load_vector(struct loader *l, const struct weight_ref *ref, float *out, struct error *e);
+/* A vector (`scales` false) as float32 into out [ref.cols], or the FP8 scales of a matrix (`scales` true) into out
+ * [ceil(rows/128), ceil(cols/128)]. */
+struct load_floats_item {
+    struct weight_ref ref;
+    float *out;
+    bool scales;
+};
 
-/* FP8 scales as float32 into out [ceil(rows/128), ceil(cols/128)]. NaN, Inf or negative is refused with tensor and block. */
+/* Reads all of them together, as load_matrices does. NaN and Inf are refused by name, so are scales that are negative,
+ * with tensor and block. */
+int load_floats(struct loader *l, const struct load_floats_item *items, size_t n, struct error *e);
+
+int load_vector(struct loader *l, const struct weight_ref *ref, float *out, struct error *e);
 int load_scales(struct loader *l, const struct weight_ref *ref, float *out, struct error *e);
+
+/* Number of FP8 scales of a matrix; 0 if it has none. */
+uint64_t load_scale_count(const struct weight_ref *ref);
 
 #endif

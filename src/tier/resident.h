@@ -4,6 +4,8 @@
 #ifndef SLUICE_TIER_RESIDENT_H
 #define SLUICE_TIER_RESIDENT_H
 
+#include <stdint.h>
+
 #include "common/error.h"
 #include "common/view.h"
 #include "src/model/bind.h"
@@ -20,6 +22,14 @@ struct resident {
     struct resident_layer *layers;  /* [shape_all_layers] */
     void *storage;                  /* private */
 };
+
+/* Bytes that resident_create allocates, for the plan. */
+struct resident_sizes {
+    uint64_t weights; /* matrices and vectors, alignment included */
+    uint64_t scales;  /* FP8 scales as float32 */
+    uint64_t idle;    /* of both: not read for every token (embedding table unless tied, MTP layers) */
+};
+void resident_measure(const struct weights *w, struct resident_sizes *ret);
 
 int resident_create(const struct weights *w, struct loader *loader, struct resident **ret, struct error *e);
 void resident_destroy(struct resident *r);

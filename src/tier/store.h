@@ -32,6 +32,17 @@ struct expert_view {
 
 struct lease; /* one layer of one step; several may be open */
 
+enum { STORE_LEASES = 16 }; /* leases open at once */
+
+/* Bytes that store_create allocates, for the plan. */
+struct store_sizes {
+    uint64_t experts; /* slots, alignment included */
+    uint64_t largest; /* one slot */
+    uint64_t scales;  /* FP8 scales as float32 */
+    uint64_t tables;  /* views of all experts, leases */
+};
+void store_measure(const struct weights *w, struct store_sizes *ret);
+
 /* Reads all experts into RAM (through `loader`). Refuses as load_* do. */
 int store_create(const struct weights *w, struct loader *loader, struct counters *counters, struct store **ret, struct error *e);
 void store_destroy(struct store *s);
