@@ -152,7 +152,10 @@ struct value {
 
 static bool in_list(const char *list, const char *word)
 {
-    size_t len = strlen(word);
+    size_t len = strcspn(word, "|");
+    if (word[len] != '\0') {
+        return false;
+    }
     for (const char *p = list; p != NULL && len > 0; p = strchr(p, '|'), p = p == NULL ? NULL : p + 1) {
         if (strncmp(p, word, len) == 0 && (p[len] == '|' || p[len] == '\0')) {
             return true;

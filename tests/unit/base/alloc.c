@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: tests of alloc.h. */
+#include "tests/unit/base/fail.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "src/base/alloc.h"
+
+static void small_and_large(void **state)
+{
+    (void)state;
+    struct account a = { 0 };
+    struct buffer small, large;
+    assert_int_equal(buffer_init(&small, &a, PURPOSE_WORK, 100, NULL), 0);
+    assert_int_equal((uintptr_t)small.data % 64, 0);
+    assert_int_equal(a.bytes[PURPOSE_WORK], 4096);
+    size_t n = (5 << 20) + 1;
+    assert_int_equal(buffer_init(&large, &a, PURPOSE_KV, n, NULL), 0);
+    assert_int_equal((uintptr_t)large.data % (2 << 20), 0);
+    assert_int_equal(large.bytes, n);
+    assert_int_equal(account_total(&a), small.mapped + large.mapped);
+    assert_true(a.huge_bytes == 0 || a.huge_bytes == large.mapped);
+    unsigned char *p = large.data;
+    assert_int_equal(p[0], 0);
+    assert_int_equal(p[n - 1], 0);
+    memset(p, 1, n);
+    buffer_deinit(&large);
+    buffer_deinit(&small);
+    buffer_deinit(&small);
+    assert_int_equal(account_total(&a), 0);
+    assert_int_equal(a.huge_bytes, 0);
+}
+
+static void empty_and_without_account(void **state)
+{
+    (void)state;
+    struct buffer b;
+    assert_int_equal(buffer_init(&b, NULL, PURPOSE_WORK, 0, NULL), 0);
+    assert_null(b.data);
+    buffer_deinit(&b);
+    assert_int_equal(buffer_init(&b, NULL, PURPOSE_WORK, 3 << 20, NULL), 0);
+    assert_non_null(b.data);
+    buffer_deinit(&b);
+}
+
+static void failures_leave_nothing(void **state)
+{
+    (void)state;
+    struct account a = { 0 };
+    struct buffer b;
+    struct error e = { 0 };
+    static const size_t sizes[] = { 10, 4 << 20 };
+    for (int i = 0; i < 2; i++) {
+        fail_allocation(1);
+        assert_int_equal(buffer_init(&b, &a, PURPOSE_EXPERTS, sizes[i], &e), -ENOMEM);
+        assert_null(b.data);
+        assert_int_equal(account_total(&a), 0);
+    }
+    assert_string_equal(e.text, "out of memory: experts (4194304 bytes)");
+    assert_int_equal(buffer_init(&b, &a, PURPOSE_EXPERTS, SIZE_MAX - 1, &e), -ENOMEM);
+}
+
+static void no_huge_pages_is_counted_as_such(void **state)
+{
+    (void)state;
+    struct account a = { 0 };
+    struct buffer b;
+    fail_madvise(1);
+    assert_int_equal(buffer_init(&b, &a, PURPOSE_EXPERTS, 4 << 20, NULL), 0);
+    fail_madvise(0);
+    assert_false(b.huge);
+    assert_int_equal(a.huge_bytes, 0);
+    buffer_deinit(&b);
+    assert_int_equal(account_total(&a), 0);
+}
+
+static void purposes_have_names(void **state)
+{
+    (void)state;
+    for (unsigned p = 0; p < PURPOSE_COUNT; p++) {
+        assert_non_null(purpose_name((enum purpose)p));
+    }
+    assert_string_equal(purpose_name(PURPOSE_COUNT), "unknown");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(small_and_large), cmocka_unit_test(empty_and_without_account),
+        cmocka_unit_test(failures_leave_nothing), cmocka_unit_test(no_huge_pages_is_counted_as_such),
+        cmocka_unit_test(purposes_have_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
