@@ -24,7 +24,7 @@ enum {
     PLAN_THREAD_BYTES = 256 << 10,     /* touched stack and library buffers of one thread */
 };
 
-/* Byte sums of a checkpoint (src/tier/sizes.h fills them) and choices already made. */
+/* Byte sums of a checkpoint (src/tier/plan_input.h fills them) and choices already made. */
 struct plan_input {
     const struct shape *shape;
     const struct machine *machine;

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: `sluice plan`: the plan of a model on this or a recorded machine, without reading a weight. docs/plan.md.
+ * Must not know: how sums are made (src/place). */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/file.h"
+#include "src/base/settings.h"
+#include "src/commands/commands.h"
+#include "src/model/bind.h"
+#include "src/model/tokenizer.h"
+#include "src/place/report.h"
+#include "src/run/probe.h"
+#include "src/tier/plan_input.h"
+
+static const char help_text[] =
+    "usage: sluice plan -m MODEL [--machine FILE.json] [settings] [--json]\n"
+    "\n"
+    "Where every byte goes and whether it fits, before a weight is read. Works on files whose tensors are not there yet\n"
+    "(`sluice synth --header-only`). --machine plans for a recorded machine; `sluice plan --record` prints this one.\n"
+    "Settings are those of `sluice run`: --ram, -c, -ctk, -ub, -t, --expert-ram, --mtp, ...\n"
+    "Exit status: 0 fits, 3 does not fit (the plan is printed all the same), 1 failed, 2 usage.\n"
+    "\n"
+    "examples:\n"
+    "  sluice plan -m DeepSeek-V3-Q4_K_M-00001-of-00009.gguf\n"
+    "  sluice plan -m DeepSeek-V3/ --ram 512G -c 16384 -ctk q8_0 --json\n"
+    "  sluice plan --record > server.json && sluice plan -m model.gguf --machine server.json\n";
+
+struct options {
+    struct settings settings;
+    bool json, record, help;
+};
+
+static int parse(int argc, char **argv, struct options *o, struct error *e)
+{
+    int r = settings_read_environment(&o->settings, e);
+    for (int i = 1; r == 0 && i < argc; i++) {
+        int index = settings_find_flag(argv[i]);
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            o->help = true;
+        } else if (strcmp(argv[i], "--json") == 0) {
+            o->json = true;
+        } else if (strcmp(argv[i], "--record") == 0) {
+            o->record = true;
+        } else if (index < 0) {
+            r = error_set(e, ERROR_USAGE, "unknown flag %s; see `sluice plan --help`", argv[i]);
+        } else if (i + 1 == argc) {
+            r = error_set(e, ERROR_USAGE, "%s needs a value: %s", argv[i], settings_info((uint32_t)index)->value);
+        } else {
+            r = settings_set(&o->settings, settings_info((uint32_t)index)->name, argv[++i], SOURCE_FLAG, e);
+        }
+    }
+    if (r == 0 && !o->help && !o->record && o->settings.model == NULL) {
+        r = error_set(e, ERROR_USAGE, "no model given: -m PATH; see `sluice plan --help`");
+    }
+    return r;
+}
+
+static int read_machine(const struct settings *s, struct machine *ret, struct error *e)
+{
+    if (s->machine == NULL) {
+        return probe_machine(NULL, ret, e);
+    }
+    char *text;
+    size_t len;
+    int r = file_read_all(s->machine, 1 << 20, &text, &len, e);
+    if (r < 0) {
+        return r;
+    }
+    r = machine_from_json(text, len, s->machine, ret, e);
+    free(text);
+    return r;
+}
+
+/* 0 where there is no tokenizer; one that cannot be read is told, the plan goes on. */
+static uint64_t tokenizer_size(const struct settings *s)
+{
+    struct tokenizer *t;
+    struct error e = {0};
+    int r = tokenizer_open(s->model, s->pre_tokenizer, &t, &e);
+    if (r < 0) {
+        if (r != -ENOENT) {
+            fprintf(stderr, "sluice plan: the tokenizer is left out of the sums: %s\n", e.text);
+        }
+        return 0;
+    }
+    uint64_t bytes = tokenizer_bytes(t);
+    tokenizer_close(t);
+    return bytes;
+}
+
+static int print(struct str *out, struct error *e)
+{
+    size_t len;
+    char *text = str_take(out, &len);
+    if (text == NULL) {
+        return error_nomem(e, "report", 0);
+    }
+    bool ok = fwrite(text, 1, len, stdout) == len && fflush(stdout) == 0;
+    free(text);
+    return ok ? 0 : error_set(e, -errno, "standard output: %s", strerror(errno));
+}
+
+static int record(struct error *e)
+{
+    struct machine m;
+    struct str out = {0};
+    int r = probe_machine(NULL, &m, e);
+    if (r < 0) {
+        return r;
+    }
+    machine_to_json(&m, &out);
+    str_puts(&out, "\n");
+    return print(&out, e);
+}
+
+/* As set, or the default with its reason. */
+static uint32_t choose_threads(const struct options *o, const struct machine *m)
+{
+    if (o->settings.threads > 0) {
+        return o->settings.threads;
+    }
+    char why[120];
+    uint32_t threads = probe_threads(m, why, sizeof(why));
+    if (!o->json) {
+        printf("threads: %u (%s)\n", threads, why);
+    }
+    return threads;
+}
+
+static int plan_model(const struct options *o, const struct weights *w, struct error *e)
+{
+    struct machine m;
+    struct plan_input in;
+    struct plan p;
+    struct str out = {0};
+    int r = read_machine(&o->settings, &m, e);
+    if (r < 0) {
+        return r;
+    }
+    plan_input_init(&in, w, &o->settings);
+    in.machine = &m;
+    in.threads = choose_threads(o, &m);
+    in.tokenizer_bytes = tokenizer_size(&o->settings);
+    int verdict = plan_make(&in, &p, e);
+    if (o->json) {
+        report_json(&p, &w->shape, &out);
+    } else {
+        report_text(&p, &w->shape, &out);
+    }
+    struct error write_error = {0};
+    r = print(&out, &write_error);
+    if (r < 0) {
+        *e = write_error;
+        return r;
+    }
+    return verdict;
+}
+
+static int open_and_plan(const struct options *o, struct error *e)
+{
+    const struct settings *s = &o->settings;
+    const struct bind_options bind = {
+        .path = s->model,
+        .mtp_from = s->mtp_from,
+        .mtp = strcmp(s->mtp, "off") != 0,
+        .group_routing = strcmp(s->expert_groups, "off") != 0,
+        .allow_header_only = true,
+    };
+    struct weights *w;
+    int r = weights_open(&bind, &w, e);
+    if (r == 0) {
+        r = plan_model(o, w, e);
+        weights_close(w);
+    }
+    return r;
+}
+
+int command_plan(int argc, char **argv, const volatile int *cancel)
+{
+    (void)cancel; /* headers only: over before a signal matters */
+    struct options o = {0};
+    struct error e = {0};
+    int r = settings_init(&o.settings, &e);
+    r = r < 0 ? r : parse(argc, argv, &o, &e);
+    if (r == 0) {
+        r = o.help ? (fputs(help_text, stdout), 0) : o.record ? record(&e) : open_and_plan(&o, &e);
+    }
+    settings_deinit(&o.settings);
+    if (r < 0) {
+        fprintf(stderr, "sluice plan: %s\n", e.text);
+    }
+    return error_exit_status(r);
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: plan_input.h. Must not know: limits, the machine. */
+#include "src/tier/plan_input.h"
+
+#include <string.h>
+
+#include "src/tier/resident.h"
+#include "src/tier/store.h"
+
+static uint64_t table_bytes(const struct weights *w)
+{
+    enum { TENSOR_BYTES = sizeof(struct tensor) + 2 * NAME_BYTES }; /* entry, name, index */
+    uint64_t layer_bytes = sizeof(struct layer_refs) + sizeof(struct resident_layer) + w->shape.experts * sizeof(struct expert_refs);
+    uint64_t sum = shape_all_layers(&w->shape) * layer_bytes;
+    for (uint32_t i = 0; i < w->n_containers; i++) {
+        sum += w->containers[i]->n_tensors * TENSOR_BYTES;
+    }
+    return sum;
+}
+
+static enum kv_type kv_type_by_name(const char *name)
+{
+    int t = 0;
+    while (t < KV_TYPE_COUNT - 1 && strcmp(kv_type_name((enum kv_type)t), name) != 0) { /* settings allow known names only */
+        t++;
+    }
+    return (enum kv_type)t;
+}
+
+void plan_input_init(struct plan_input *ret, const struct weights *w, const struct settings *settings)
+{
+    struct resident_sizes resident;
+    struct store_sizes store;
+    resident_measure(w, &resident);
+    store_measure(w, &store);
+    *ret = (struct plan_input){
+        .shape = &w->shape,
+        .resident_bytes = resident.weights,
+        .idle_bytes = resident.idle,
+        .scale_bytes = resident.scales + store.scales,
+        .expert_bytes = store.experts,
+        .max_expert_bytes = store.largest,
+        .table_bytes = store.tables + table_bytes(w),
+        .ram_setting = settings->ram,
+        .expert_ram = settings->expert_ram,
+        .threads = settings->threads,
+        .ubatch = settings->ubatch,
+        .context = settings->context,
+        .sessions = 1,
+        .kv = kv_type_by_name(settings->kv_type),
+    };
+}
