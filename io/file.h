@@ -39,6 +39,10 @@ bool file_exists(const char *path);
 /* Names of entries of a folder with this suffix, sorted, malloc'd array of malloc'd strings. */
 int file_list_folder(const char *path, const char *suffix, char ***ret_names, size_t *ret_n, struct error *e);
 
+void file_free_list(char **names, size_t n);
+
+bool file_has_suffix(const char *name, const char *suffix);
+
 /* malloc'd "folder/name". NULL on no memory. */
 char *file_join(const char *folder, const char *name);
 
