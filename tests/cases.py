@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Python tests share: running the program and counting cases.
+
+A test script is tests/NAME.py with a line "# suite: quick" (or full, long), functions named test_*, and at its end
+
+    if __name__ == "__main__":
+        cases.main(globals())
+
+It is called as `python tests/NAME.py [build/sluice]`, prints one line a case and last "N passed, N failed, N skipped".
+"""
+import json
+import os
+import subprocess
+import sys
+import time
+import traceback
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BINARY = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else os.path.join(ROOT, "build", "sluice")
+DEMO = os.path.join(ROOT, "models", "demo")
+
+
+class Skip(Exception):
+    """Raised by a case that cannot run here; the text says why."""
+
+
+def sluice(*args, status=0, stdin=None, env=None, timeout=120, prefix=()):
+    """Runs the program; stdout and stderr are bytes. An exit status other than `status` fails the case (None: any)."""
+    run = subprocess.run([*prefix, BINARY, *map(str, args)], input=stdin, capture_output=True, timeout=timeout,
+                         stdin=subprocess.DEVNULL if stdin is None else None, env={**os.environ, **(env or {})})
+    if status is not None and run.returncode != status:
+        raise AssertionError(f"sluice {' '.join(map(str, args))}: exit {run.returncode}, expected {status}\n"
+                             f"{run.stderr.decode(errors='replace')[-2000:]}")
+    return run
+
+
+def sluice_json(*args, **options):
+    """Parsed stdout of a command that prints JSON."""
+    return json.loads(sluice(*args, **options).stdout)
+
+
+def run_case(name, function):
+    start = time.monotonic()
+    try:
+        function()
+    except Skip as e:
+        print(f"SKIP {name}: {e}", flush=True)
+        return "skipped"
+    except Exception:
+        print(f"FAIL {name}\n{traceback.format_exc()}", flush=True)
+        return "failed"
+    print(f"ok   {name} ({time.monotonic() - start:.1f} s)", flush=True)
+    return "passed"
+
+
+def main(namespace):
+    tests = [(n, f) for n, f in namespace.items() if n.startswith("test_") and callable(f)]
+    outcomes = [run_case(name, function) for name, function in tests]
+    passed, failed, skipped = (outcomes.count(o) for o in ("passed", "failed", "skipped"))
+    print(f"{passed} passed, {failed} failed, {skipped} skipped", flush=True)
+    sys.exit(1 if failed else 0)
