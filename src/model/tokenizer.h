@@ -35,6 +35,16 @@ enum { TOKENIZE_SPECIAL = 1 }; /* spellings of special (added) tokens in the tex
 /* Appends the ids of text[0..len) (any bytes; NUL allowed; invalid UTF-8 is encoded byte by byte). Linear in len. */
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, unsigned flags, struct token_list *out, struct error *e);
 
+/* Special spellings of a text one after the other: start with .text and .len set, the rest zero. false at the end. */
+struct special_cursor {
+    const char *text;
+    size_t len, at;
+    bool looked; /* private, as all below */
+    size_t first_start, first_len;
+    int32_t first_id;
+};
+bool tokenizer_next_special(const struct tokenizer *t, struct special_cursor *c, size_t *ret_start, size_t *ret_len, int32_t *ret_id);
+
 /* Bytes of one token; never fails: ids without a token give ret_len 0. The pointer lives as long as t. */
 const char *tokenizer_token_bytes(const struct tokenizer *t, int32_t id, size_t *ret_len);
 
