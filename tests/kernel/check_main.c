@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: the program that checks every kernel of every instruction set against the scalar definition, to the bit, and
+ * the definition against doubles; with --bench, its rates. Must not know: what a kernel computes. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cpu/cpu.h"
+#include "tests/kernel/check.h"
+
+static const char usage[] =
+    "usage: check_kernels [--seed N] [--cases N] [--isa NAME] [--bench]\n"
+    "Compares all kernels of the instruction sets this machine has with the scalar ones; exit status 1 on a difference.\n";
+
+struct options {
+    struct check check;
+    bool all_isas;
+    enum cpu_isa isa;
+};
+
+static bool parse(int argc, char **argv, struct options *o)
+{
+    for (int i = 1; i < argc; i++) {
+        bool has_value = i + 1 < argc;
+        if (strcmp(argv[i], "--bench") == 0) {
+            o->check.bench = true;
+        } else if (strcmp(argv[i], "--seed") == 0 && has_value) {
+            o->check.seed = strtoull(argv[++i], NULL, 0);
+        } else if (strcmp(argv[i], "--cases") == 0 && has_value) {
+            o->check.cases = (unsigned)strtoul(argv[++i], NULL, 0);
+        } else if (strcmp(argv[i], "--isa") == 0 && has_value && cpu_isa_by_name(argv[i + 1], &o->isa)) {
+            o->all_isas = false;
+            i++;
+        } else {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void run_table(struct check *c)
+{
+    check_matvec(c);
+    check_vector(c);
+    check_attention(c);
+    check_router(c);
+    check_gemm(c);
+}
+
+int main(int argc, char **argv)
+{
+    struct options o = {.check = {.seed = (uint64_t)time(NULL), .cases = 60}, .all_isas = true};
+    struct cpu_flags flags;
+    struct ops ref;
+    if (!parse(argc, argv, &o)) {
+        fputs(usage, stderr);
+        return 2;
+    }
+    cpu_detect(&flags);
+    cpu_float_mode_set();
+    cpu_ops_init(&ref, CPU_SCALAR, &flags);
+    printf("seed %llu, processor \"%s\"\n", (unsigned long long)o.check.seed, flags.brand);
+    for (int i = 0; i < CPU_ISA_COUNT; i++) {
+        enum cpu_isa isa = (enum cpu_isa)i;
+        struct ops ops;
+        if (!o.all_isas && isa != o.isa) {
+            continue;
+        }
+        if (!cpu_isa_runs(isa, &flags)) {
+            printf("SKIPPED %s: this processor does not have it; its kernels are NOT checked here\n", cpu_isa_name(isa));
+            continue;
+        }
+        cpu_ops_init(&ops, isa, &flags);
+        o.check.ref = &ref;
+        o.check.ops = isa == CPU_SCALAR ? &ref : &ops;
+        run_table(&o.check);
+    }
+    check_deinit(&o.check);
+    printf("%u slots failed\n", o.check.failures);
+    return o.check.failures != 0;
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: checks and rates of matvec, matvec_f32, matvec_t and dequantise in every format. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/exact.h"
+#include "common/intmath.h"
+#include "tests/kernel/check.h"
+#include "tests/kernel/weights.h"
+
+/* ---- one random product ---- */
+
+struct product {
+    struct matvec_args args; /* y is not set */
+    uint32_t block;          /* activations per int8 scale; 0 if not quantised */
+    bool ordinary;           /* no odd values anywhere: doubles can tell whether it is right */
+};
+
+static void quantise_into(struct check *c, struct product *p)
+{
+    struct act_rows *act = &p->args.act;
+    size_t n = p->args.n * act->stride;
+    int8_t *q = check_bytes(c, n);
+    float *scale = check_output(c, n / p->block);
+    int16_t *bsum16 = check_bytes(c, n / 16 * sizeof(*bsum16));
+    memset(q, 0x55, n);
+    memset(bsum16, 0x55, n / 16 * sizeof(*bsum16));
+    c->ref->quantise(&(struct quantise_args){act->x, q, scale, bsum16, act->stride, p->args.n, p->args.w.cols, p->block});
+    act->q = q;
+    act->scale = scale;
+    act->bsum16 = bsum16;
+}
+
+static struct product random_product(struct check *c, enum weight_format format, bool quantised)
+{
+    bool wild = check_one_in(c, 6);
+    uint32_t rows = check_below(c, 20), cols = weights_random_cols(c, format);
+    struct product p = {.ordinary = !wild};
+    struct matvec_args *a = &p.args;
+    a->w = weights_random(c, format, rows, cols, wild);
+    a->n = check_one_in(c, 30) ? 0 : 1 + check_below(c, OPS_MAX_ROWS);
+    a->row_begin = check_one_in(c, 2) ? 0 : check_below(c, rows + 1);
+    a->row_end = a->row_begin + (check_one_in(c, 2) ? rows - a->row_begin : check_below(c, rows - a->row_begin + 1));
+    a->y_stride = rows + check_below(c, 5);
+    p.block = quantised ? weight_format_info(format)->act_block : 0;
+    a->act.stride = p.block != 0 ? align_up_u64(cols, 256) + 256 * check_below(c, 2) : cols + check_below(c, 3);
+    float *x = check_floats(c, a->n * a->act.stride);
+    a->act.x = x;
+    for (uint32_t i = 0; i < a->n; i++) {
+        p.ordinary = check_fill_activations(c, x + i * a->act.stride, cols) && p.ordinary;
+    }
+    if (p.block != 0) {
+        quantise_into(c, &p);
+    }
+    snprintf(c->shape, sizeof(c->shape), "%u x %u (row_bytes %zu, row0 %u), n %u, rows %u..%u, stride %zu%s", rows, cols,
+             a->w.row_bytes, a->w.row0, a->n, a->row_begin, a->row_end, a->act.stride, wild ? ", wild" : "");
+    return p;
+}
+
+/* The activation that meets weight `col` of row i. */
+static double activation(const struct product *p, uint32_t i, uint32_t col)
+{
+    const struct act_rows *act = &p->args.act;
+    size_t at = i * act->stride + col;
+    return p->block != 0 ? (double)act->q[at] * (double)act->scale[at / p->block] : (double)act->x[at];
+}
+
+/* y against sums in double of dequantised weights: finds an error that all instruction sets share. */
+static bool near_doubles(struct check *c, const struct product *p, const float *y)
+{
+    const struct matvec_args *a = &p->args;
+    float *w = check_output(c, a->w.cols);
+    for (uint32_t r = a->row_begin; r < a->row_end; r++) {
+        c->ref->dequantise[a->w.format](&(struct dequantise_args){a->w, w, r, r + 1});
+        for (uint32_t i = 0; i < a->n; i++) {
+            double sum = 0, size = 0;
+            for (uint32_t col = 0; col < a->w.cols; col++) {
+                double product = (double)w[col] * activation(p, i, col);
+                sum += product;
+                size += fabs(product);
+            }
+            if (!check_near(c, "against doubles", sum, (double)y[i * a->y_stride + r], 2e-5 * size + 1e-30)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+static bool product_case(struct check *c, enum weight_format format, bool quantised)
+{
+    struct product p = random_product(c, format, quantised);
+    struct matvec_args *a = &p.args;
+    size_t n = a->n * a->y_stride;
+    float *expected = check_output(c, n), *got = check_output(c, n);
+    a->y = expected;
+    (quantised ? c->ref->matvec : c->ref->matvec_f32)[format](a);
+    a->y = got;
+    (quantised ? c->ops->matvec : c->ops->matvec_f32)[format](a);
+    return check_same(c, "y", expected, got, n) && (!p.ordinary || near_doubles(c, &p, got));
+}
+
+static bool matvec_case(struct check *c, int format) { return product_case(c, (enum weight_format)format, true); }
+static bool matvec_f32_case(struct check *c, int format) { return product_case(c, (enum weight_format)format, false); }
+
+static bool matvec_t_case(struct check *c, int format)
+{
+    bool wild = check_one_in(c, 6);
+    uint32_t rows = check_below(c, 12), cols = weights_random_cols(c, (enum weight_format)format);
+    struct matrix_view w = weights_random(c, (enum weight_format)format, rows, cols, wild);
+    float *x = check_floats(c, rows), *expected = check_output(c, cols), *got = check_output(c, cols);
+    bool ordinary = check_fill_activations(c, x, rows) && !wild;
+    snprintf(c->shape, sizeof(c->shape), "%u x %u%s", rows, cols, wild ? ", wild" : "");
+    c->ref->matvec_t[format](&(struct matvec_t_args){w, x, expected});
+    c->ops->matvec_t[format](&(struct matvec_t_args){w, x, got});
+    bool ok = check_same(c, "y", expected, got, cols);
+    float *weights = check_output(c, (size_t)rows * cols);
+    c->ref->dequantise[format](&(struct dequantise_args){w, weights, 0, rows});
+    for (uint32_t col = 0; ok && ordinary && col < cols; col++) {
+        double sum = 0, size = 0;
+        for (uint32_t d = 0; d < rows; d++) {
+            double product = (double)x[d] * (double)weights[(size_t)d * cols + col];
+            sum += product;
+            size += fabs(product);
+        }
+        ok = check_near(c, "against doubles", sum, (double)got[col], 1e-5 * size + 1e-30);
+    }
+    return ok;
+}
+
+static bool dequantise_case(struct check *c, int format)
+{
+    uint32_t rows = check_below(c, 8), cols = weights_random_cols(c, (enum weight_format)format);
+    struct matrix_view w = weights_random(c, (enum weight_format)format, rows, cols, check_one_in(c, 3));
+    uint32_t begin = check_below(c, rows + 1), end = begin + check_below(c, rows - begin + 1);
+    size_t n = (size_t)(end - begin) * cols;
+    float *expected = check_output(c, n), *got = check_output(c, n);
+    snprintf(c->shape, sizeof(c->shape), "%u x %u, rows %u..%u", rows, cols, begin, end);
+    c->ref->dequantise[format](&(struct dequantise_args){w, expected, begin, end});
+    c->ops->dequantise[format](&(struct dequantise_args){w, got, begin, end});
+    return check_same(c, "y", expected, got, n);
+}
+
+/* ---- rates ---- */
+
+enum { BENCH_COLS = 7168, BENCH_BYTES = 48 << 20 };
+
+struct bench {
+    void (*matvec)(const struct matvec_args *);
+    void (*matvec_t)(const struct matvec_t_args *);
+    void (*dequantise)(const struct dequantise_args *);
+    struct matvec_args args;
+    struct matvec_t_args args_t;
+    struct dequantise_args args_dequantise;
+};
+
+static void run_matvec(void *p) { ((struct bench *)p)->matvec(&((struct bench *)p)->args); }
+static void run_matvec_t(void *p) { ((struct bench *)p)->matvec_t(&((struct bench *)p)->args_t); }
+static void run_dequantise(void *p) { ((struct bench *)p)->dequantise(&((struct bench *)p)->args_dequantise); }
+
+/* A matrix beyond the caches, or a small one where a kernel is known to be slow. */
+static struct product bench_product(struct check *c, enum weight_format format, bool quantised, uint32_t n, size_t bytes)
+{
+    uint64_t row_bytes;
+    struct product p = {.block = quantised ? weight_format_info(format)->act_block : 0};
+    weight_row_bytes(format, BENCH_COLS, &row_bytes);
+    uint32_t rows = (uint32_t)(bytes / row_bytes);
+    p.args = (struct matvec_args){.w = weights_random(c, format, rows, BENCH_COLS, false), .n = n, .row_end = rows, .y_stride = rows};
+    p.args.act.stride = BENCH_COLS;
+    p.args.act.x = check_floats(c, (size_t)n * BENCH_COLS);
+    p.args.y = check_output(c, (size_t)n * rows);
+    if (p.block != 0) {
+        quantise_into(c, &p);
+    }
+    return p;
+}
+
+static void bench_format(struct check *c, enum weight_format format)
+{
+    static const uint32_t batch[] = {1, 2, OPS_MAX_ROWS};
+    const char *name = weight_format_info(format)->name;
+    for (int quantised = 1; quantised >= 0; quantised--) {
+        if (!quantised && weight_format_info(format)->act_block == 0) {
+            continue;
+        }
+        struct bench b = {.matvec = (quantised ? c->ops->matvec : c->ops->matvec_f32)[format]};
+        bool slow = b.matvec == (quantised ? c->ref->matvec : c->ref->matvec_f32)[format];
+        for (size_t i = 0; i < ARRAY_LEN(batch); i++) {
+            char variant[32];
+            struct product p = bench_product(c, format, quantised, batch[i], slow ? 1 << 18 : BENCH_BYTES);
+            b.args = p.args;
+            snprintf(variant, sizeof(variant), "%s n=%u", name, batch[i]);
+            check_bench(c, quantised ? "matvec" : "matvec_f32", variant,
+                        (struct check_timed){run_matvec, &b, (double)p.args.w.rows * (double)p.args.w.row_bytes});
+        }
+    }
+    struct bench b = {.matvec_t = c->ops->matvec_t[format], .dequantise = c->ops->dequantise[format]};
+    uint32_t cols = weight_format_info(format)->block_elems == 256 ? 512 : 128, rows = 128;
+    b.args_t = (struct matvec_t_args){weights_random(c, format, rows, cols, false), check_floats(c, rows), check_output(c, cols)};
+    check_bench(c, "matvec_t", name, (struct check_timed){run_matvec_t, &b, (double)rows * (double)b.args_t.w.row_bytes});
+    b.args_dequantise = (struct dequantise_args){weights_random(c, format, rows, BENCH_COLS, false), NULL, 0, rows};
+    b.args_dequantise.y = check_output(c, (size_t)rows * BENCH_COLS);
+    check_bench(c, "dequantise", name,
+                (struct check_timed){run_dequantise, &b, (double)rows * (double)b.args_dequantise.w.row_bytes});
+}
+
+void check_matvec(struct check *c)
+{
+    for (int f = 0; f < FORMAT_COUNT; f++) {
+        const char *name = weight_format_info((enum weight_format)f)->name;
+        if (c->bench) {
+            bench_format(c, (enum weight_format)f);
+            continue;
+        }
+        check_slot(c, "matvec", name, f, c->ops->matvec[f] == c->ref->matvec[f], matvec_case);
+        check_slot(c, "matvec_f32", name, f, c->ops->matvec_f32[f] == c->ref->matvec_f32[f], matvec_f32_case);
+        check_slot(c, "matvec_t", name, f, c->ops->matvec_t[f] == c->ref->matvec_t[f], matvec_t_case);
+        check_slot(c, "dequantise", name, f, c->ops->dequantise[f] == c->ref->dequantise[f], dequantise_case);
+    }
+}
