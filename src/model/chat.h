@@ -10,11 +10,11 @@
 #include "common/error.h"
 #include "src/model/tokenizer.h"
 
-enum chat_layout { CHAT_NONE, CHAT_UNKNOWN, CHAT_PLAIN, CHAT_V3, CHAT_R1, CHAT_V31 };
+enum chat_layout { CHAT_NONE, CHAT_UNKNOWN, CHAT_PLAIN, CHAT_V3, CHAT_R1, CHAT_V31, CHAT_R1_0528 };
 
 /* CHAT_NONE for NULL, CHAT_UNKNOWN when the text is no built-in one. */
 enum chat_layout chat_layout_of_template(const char *jinja);
-/* "v3", "r1", "v3.1", "plain"; CHAT_UNKNOWN if no such name. */
+/* "v3", "r1", "r1-0528", "v3.1", "plain"; CHAT_UNKNOWN if no such name. */
 enum chat_layout chat_layout_by_name(const char *name);
 const char *chat_layout_name(enum chat_layout layout);
 
