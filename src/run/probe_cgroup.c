@@ -83,12 +83,12 @@ static void take_cpu(const char *root, const char *folder, const struct flavour 
     free(text);
 }
 
-/* One of the comma-separated words of list [len] is `word`. */
+/* One of the words of list [len], which ends there with a colon, a blank or the text, is `word`. */
 static bool has_word(const char *list, size_t len, const char *word)
 {
     size_t n = strlen(word);
     for (const char *at = list, *end = list + len; at < end;) {
-        size_t part = strcspn(at, ", \n");
+        size_t part = strcspn(at, ",: \n");
         if (part == n && strncmp(at, word, n) == 0) {
             return true;
         }

@@ -11,7 +11,7 @@
 #include "common/exact.h"
 #include "common/intmath.h"
 
-enum { PROGRESS_NS = 250 * 1000 * 1000, POLL_MS = 100, NAN_CODE = 0x7f };
+enum { PROGRESS_NS = 250 * 1000 * 1000, POLL_MS = 100, LOAD_PAGE = 4096, NAN_CODE = 0x7f };
 
 /* One range to read. */
 struct extent {
@@ -97,7 +97,8 @@ static void submit_piece(struct walk *w)
     }
     const struct extent *x = &w->extents[w->next];
     struct piece *p = &w->pieces[slot];
-    *p = (struct piece){.extent = x, .at = w->next_at, .bytes = min_u64(LOAD_PIECE, x->bytes - w->next_at)};
+    uint64_t skew = (x->offset + w->next_at) % LOAD_PAGE; /* pieces end at whole pages of the file: good for O_DIRECT */
+    *p = (struct piece){.extent = x, .at = w->next_at, .bytes = min_u64(LOAD_PIECE - skew, x->bytes - w->next_at)};
     struct read_request request = {
         .file = x->file, .offset = x->offset + p->at, .bytes = p->bytes, .data = x->data + p->at, .tag = slot};
     int r = reader_submit(w->loader->reader, &request);

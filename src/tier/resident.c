@@ -29,14 +29,16 @@ static bool head_is_tied(const struct weights *w) { return w->head.file == w->em
 
 static void add(struct layout *l, const struct weight_ref *ref, enum role role, uint32_t layer, bool idle)
 {
+    bool vector = role_is_vector(role);
+    struct entry x = {ref, role, layer, vector ? align_up_u64(l->bytes, SLOT_ALIGN) : slot_start(l->bytes, ref), slot_scale_start(l->scale_bytes)};
+    uint64_t bytes = vector ? ref->cols * sizeof(float) : ref->bytes;
     if (l->entries != NULL) {
-        l->entries[l->n] = (struct entry){ref, role, layer, l->bytes, l->scale_bytes};
+        l->entries[l->n] = x;
     }
     l->n++;
-    uint64_t bytes = slot_bytes(role_is_vector(role) ? ref->cols * sizeof(float) : ref->bytes), scales = slot_scale_bytes(ref);
-    l->bytes += bytes;
-    l->scale_bytes += scales;
-    l->idle += idle ? bytes + scales : 0;
+    l->bytes = x.at + bytes;
+    l->scale_bytes = x.scale_at + slot_scale_bytes(ref);
+    l->idle += idle ? bytes : 0;
 }
 
 static void add_all(struct layout *l, const struct weights *w)

@@ -27,7 +27,7 @@ struct resident {
 struct resident_sizes {
     uint64_t weights; /* matrices and vectors, alignment included */
     uint64_t scales;  /* FP8 scales as float32 */
-    uint64_t idle;    /* of both: not read for every token (embedding table unless tied, MTP layers) */
+    uint64_t idle;    /* of weights: not read for every token (embedding table unless tied, MTP layers) */
 };
 void resident_measure(const struct weights *w, struct resident_sizes *ret);
 

@@ -45,18 +45,22 @@ static const struct weight_ref *part_ref(const struct expert_refs *x, int part)
 
 /* ---- layout ---- */
 
-struct slot_sizes {
+/* First free bytes of the two buffers. */
+struct cursor {
     uint64_t weights, scales;
 };
 
-static struct slot_sizes measure_expert(const struct expert_refs *x)
+struct place {
+    uint64_t at, scale_at;
+};
+
+/* Place of the next matrix; measuring and filling walk the same way. */
+static struct place take_place(struct cursor *c, const struct weight_ref *ref)
 {
-    struct slot_sizes sizes = {0};
-    for (int i = 0; i < PARTS; i++) {
-        sizes.weights += slot_bytes(part_ref(x, i)->bytes);
-        sizes.scales += slot_scale_bytes(part_ref(x, i));
-    }
-    return sizes;
+    struct place p = {slot_start(c->weights, ref), slot_scale_start(c->scales)};
+    c->weights = p.at + ref->bytes;
+    c->scales = p.scale_at + slot_scale_bytes(ref);
+    return p;
 }
 
 static uint64_t table_bytes(const struct shape *s, uint64_t n_slots)
@@ -67,21 +71,20 @@ static uint64_t table_bytes(const struct shape *s, uint64_t n_slots)
 
 void store_measure(const struct weights *w, struct store_sizes *ret)
 {
-    struct store_sizes sum = {0};
-    uint64_t n_slots = 0;
+    struct cursor c = {0};
+    uint64_t n_slots = 0, largest = 0;
     for (uint32_t i = 0; i < shape_all_layers(&w->shape); i++) {
         const struct expert_refs *x = w->layers[i].experts;
         for (uint32_t j = 0; x != NULL && j < w->shape.experts; j++, n_slots++) {
-            struct slot_sizes sizes = measure_expert(&x[j]);
-            sum.experts += sizes.weights;
-            sum.scales += sizes.scales;
-            sum.largest = max_u64(sum.largest, sizes.weights);
+            uint64_t before = c.weights;
+            for (int part = 0; part < PARTS; part++) {
+                take_place(&c, part_ref(&x[j], part));
+            }
+            largest = max_u64(largest, c.weights - before);
         }
     }
-    sum.experts = align_up_u64(sum.experts, SLOT_PAGE);
-    sum.scales = align_up_u64(sum.scales, SLOT_PAGE);
-    sum.tables = table_bytes(&w->shape, n_slots);
-    *ret = sum;
+    *ret = (struct store_sizes){.experts = align_up_u64(c.weights, SLOT_PAGE), .largest = largest,
+                                .scales = align_up_u64(c.scales, SLOT_PAGE), .tables = table_bytes(&w->shape, n_slots)};
 }
 
 /* ---- create ---- */
@@ -90,22 +93,22 @@ struct fill {
     struct load_item *matrices;      /* [3 * slots] */
     struct load_floats_item *scales; /* [3 * slots] */
     size_t n_matrices, n_scales;
-    unsigned char *data, *scale; /* where the next part goes */
+    struct cursor cursor;
 };
 
-static void fill_slot(struct slot *slot, const struct expert_refs *x, struct fill *f)
+static void fill_slot(struct store *s, struct slot *slot, const struct expert_refs *x, struct fill *f)
 {
     for (int i = 0; i < PARTS; i++) {
         const struct weight_ref *ref = part_ref(x, i);
-        float *scale = (float *)(void *)f->scale;
-        slot->part[i] = slot_view(ref, f->data, scale);
-        slot->bytes += ref->bytes + load_scale_count(ref) * sizeof(float);
-        f->matrices[f->n_matrices++] = (struct load_item){*ref, f->data};
-        if (load_scale_count(ref) > 0) {
+        struct place p = take_place(&f->cursor, ref);
+        unsigned char *data = (unsigned char *)s->weights.data + p.at;
+        float *scale = ref->scale != NULL ? (float *)(void *)((unsigned char *)s->scales.data + p.scale_at) : NULL;
+        slot->part[i] = slot_view(ref, data, scale);
+        slot->bytes += ref->bytes + slot_scale_bytes(ref);
+        f->matrices[f->n_matrices++] = (struct load_item){*ref, data};
+        if (scale != NULL) {
             f->scales[f->n_scales++] = (struct load_floats_item){*ref, scale, true};
-            f->scale += slot_scale_bytes(ref);
         }
-        f->data += slot_bytes(ref->bytes);
     }
 }
 
@@ -115,12 +118,11 @@ static int read_experts(struct store *s, const struct weights *w, struct loader 
     if (n == 0) {
         return 0; /* a model of dense layers only */
     }
-    struct fill f = {.matrices = calloc(n, sizeof(*f.matrices)), .scales = calloc(n, sizeof(*f.scales)),
-                     .data = s->weights.data, .scale = s->scales.data};
+    struct fill f = {.matrices = calloc(n, sizeof(*f.matrices)), .scales = calloc(n, sizeof(*f.scales))};
     int r = f.matrices != NULL && f.scales != NULL ? 0 : error_nomem(e, "list of reads", n * sizeof(*f.matrices));
     for (uint32_t i = 0; r == 0 && i < s->layers; i++) {
         for (uint32_t j = 0; w->layers[i].experts != NULL && j < s->experts; j++) {
-            fill_slot(&s->slots[s->first_slot[i] + j], &w->layers[i].experts[j], &f);
+            fill_slot(s, &s->slots[s->first_slot[i] + j], &w->layers[i].experts[j], &f);
         }
     }
     r = r < 0 ? r : load_floats(loader, f.scales, f.n_scales, e);

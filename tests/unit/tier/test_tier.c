@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loading the demo model: every byte where it belongs, damage named, interruption, the account against the plan; and the
+ * lease contract of the expert store. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+
+#include "common/exact.h"
+#include "src/tier/plan_input.h"
+#include "src/tier/resident.h"
+#include "src/tier/store.h"
+
+struct fixture {
+    char folder[64];
+    struct weights *weights;
+    struct reader *reader;
+    struct account account;
+    struct counters counters;
+    struct loader loader;
+    atomic_int cancel;
+    uint32_t calls;           /* of progress */
+    uint32_t cancel_at_call;  /* 0: never */
+    uint64_t last_done, last_total;
+};
+
+static void on_progress(void *ctx, uint64_t done, uint64_t total, double seconds)
+{
+    struct fixture *f = ctx;
+    (void)seconds;
+    assert_true(done <= total && done >= f->last_done);
+    f->last_done = done;
+    f->last_total = total;
+    f->calls++;
+    if (f->calls == f->cancel_at_call) {
+        atomic_store(&f->cancel, 1);
+    }
+}
+
+static void shell(const char *format, const char *a, const char *b)
+{
+    char command[512];
+    snprintf(command, sizeof(command), format, a, b);
+    assert_int_equal(system(command), 0);
+}
+
+static void open_model(struct fixture *f, const char *path)
+{
+    struct bind_options o = {.path = path, .mtp = true, .group_routing = true};
+    struct reader_options r = {.depth = LOAD_DEPTH, .chunk = 1 << 20};
+    struct error e = {0};
+    if (weights_open(&o, &f->weights, &e) != 0 || reader_create(&r, &f->reader, &e) != 0) {
+        fail_msg("%s", e.text);
+    }
+    f->loader = (struct loader){.reader = f->reader, .account = &f->account, .clock = clock_system(), .cancel = &f->cancel,
+                                .progress = on_progress, .progress_ctx = f};
+}
+
+static void close_model(struct fixture *f)
+{
+    weights_close(f->weights);
+    reader_destroy(f->reader);
+    assert_int_equal(account_total(&f->account), 0);
+}
+
+/* A copy that may be damaged. */
+static void open_copy(struct fixture *f)
+{
+    strcpy(f->folder, "/tmp/sluice-tier-XXXXXX");
+    assert_non_null(mkdtemp(f->folder));
+    shell("cp %s/* %s/", DEMO, f->folder);
+    open_model(f, f->folder);
+}
+
+static void close_copy(struct fixture *f)
+{
+    close_model(f);
+    shell("rm -rf %s%s", f->folder, "");
+}
+
+static void overwrite(const char *path, uint64_t offset, const void *data, size_t bytes)
+{
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, (long)offset, SEEK_SET), 0);
+    assert_int_equal(fwrite(data, 1, bytes, file), bytes);
+    fclose(file);
+}
+
+static void assert_matrix(const struct weight_ref *ref, const struct matrix_view *v)
+{
+    unsigned char *raw = malloc(ref->bytes);
+    assert_non_null(raw);
+    assert_int_equal(file_read_at(ref->file, ref->offset, raw, ref->bytes, NULL), 0);
+    assert_int_equal(v->rows, ref->rows);
+    assert_int_equal(v->cols, ref->cols);
+    assert_int_equal(v->row_bytes * v->rows, ref->bytes);
+    assert_int_equal(v->row0, 0);
+    assert_memory_equal(raw, v->data, ref->bytes);
+    free(raw);
+    assert_int_equal(v->scale != NULL, ref->scale != NULL);
+    if (ref->scale != NULL) {
+        assert_int_equal(v->scale_cols, (ref->cols + 127) / 128);
+        float *scale = malloc(ref->scale->bytes);
+        assert_non_null(scale);
+        assert_int_equal(file_read_at(ref->scale_file, ref->scale->offset, scale, ref->scale->bytes, NULL), 0);
+        assert_memory_equal(scale, v->scale, ref->scale->bytes);
+        free(scale);
+    }
+}
+
+static void test_resident(void **state)
+{
+    (void)state;
+    struct fixture f = {0};
+    open_model(&f, DEMO);
+    const struct weights *w = f.weights;
+    struct resident *r;
+    struct error e = {0};
+    assert_int_equal(resident_create(w, &f.loader, &r, &e), 0);
+    struct resident_sizes sizes;
+    resident_measure(w, &sizes);
+    assert_int_equal(f.account.bytes[PURPOSE_RESIDENT], sizes.weights);
+    assert_int_equal(f.account.bytes[PURPOSE_SCALES], sizes.scales);
+    assert_true(f.calls >= 1 && f.last_done == f.last_total);
+    assert_matrix(&w->embed, &r->embed);
+    assert_matrix(&w->head, &r->head);
+    for (uint32_t i = 0; i < shape_all_layers(&w->shape); i++) {
+        for (int role = 0; role < ROLE_COUNT; role++) {
+            const struct weight_ref *ref = &w->layers[i].role[role];
+            bool loaded = ref->rows > 0 && role != ROLE_MTP_EMBED && role != ROLE_MTP_HEAD;
+            if (role_is_vector((enum role)role)) {
+                assert_int_equal(r->layers[i].vector[role] != NULL, loaded);
+            } else if (loaded) {
+                assert_matrix(ref, &r->layers[i].matrix[role]);
+            } else {
+                assert_int_equal(r->layers[i].matrix[role].rows, 0);
+            }
+        }
+    }
+    uint16_t raw[2];
+    assert_int_equal(w->final_norm.format, FORMAT_BF16);
+    assert_int_equal(file_read_at(w->final_norm.file, w->final_norm.offset + w->final_norm.bytes - 4, raw, 4, NULL), 0);
+    assert_true(r->final_norm[w->shape.hidden - 1] == bf16_to_float(raw[1]));
+    assert_true(r->final_norm[w->shape.hidden - 2] == bf16_to_float(raw[0]));
+    resident_destroy(r);
+    close_model(&f);
+}
+
+static void test_store(void **state)
+{
+    (void)state;
+    struct fixture f = {0};
+    open_model(&f, DEMO);
+    const struct weights *w = f.weights;
+    struct store *s;
+    struct error e = {0};
+    assert_int_equal(store_create(w, &f.loader, &f.counters, &s, &e), 0);
+    struct store_sizes sizes;
+    store_measure(w, &sizes);
+    assert_int_equal(f.account.bytes[PURPOSE_EXPERTS], sizes.experts);
+    assert_int_equal(f.account.bytes[PURPOSE_SCALES], sizes.scales);
+    assert_int_equal(f.account.bytes[PURPOSE_TABLES], sizes.tables);
+    uint64_t used = 0;
+    for (uint32_t i = w->shape.dense_layers; i < shape_all_layers(&w->shape); i++) {
+        struct expert_key keys[64];
+        struct expert_view views[64];
+        struct lease *l;
+        uint32_t n;
+        for (uint16_t j = 0; j < 64; j++) {
+            keys[j] = (struct expert_key){(uint16_t)i, j};
+        }
+        assert_int_equal(store_begin(s, keys, 64, &l, &e), 0);
+        assert_int_equal(store_next(l, NULL, views, 64, &n, &e), 0);
+        assert_int_equal(n, 64);
+        for (uint32_t j = 0; j < 64; j++) {
+            assert_int_equal(views[j].key.expert, j);
+            assert_int_equal(views[j].where, TIER_RAM);
+            assert_matrix(&w->layers[i].experts[j].gate, &views[j].gate);
+            assert_matrix(&w->layers[i].experts[j].up, &views[j].up);
+            assert_matrix(&w->layers[i].experts[j].down, &views[j].down);
+            used += w->layers[i].experts[j].gate.bytes * 3 + 3 * 2 * sizeof(float);
+        }
+        store_release(l, views, n);
+        store_end(l);
+    }
+    assert_int_equal(counter_get(counters_find(&f.counters, "expert.ram.hits")), 6 * 64);
+    assert_int_equal(counter_get(counters_find(&f.counters, "expert.ram.bytes")), used);
+    store_destroy(s);
+    close_model(&f);
+}
+
+static void test_leases(void **state)
+{
+    (void)state;
+    struct fixture f = {0};
+    open_model(&f, DEMO);
+    struct store *s;
+    struct error e = {0};
+    assert_int_equal(store_create(f.weights, &f.loader, &f.counters, &s, &e), 0);
+    struct lease *open[STORE_LEASES], *l;
+    struct expert_key keys[] = {{1, 3}, {1, 5}, {1, 63}};
+    struct expert_view views[3];
+    uint32_t n;
+
+    assert_int_equal(store_begin(s, keys, 3, &l, &e), 0); /* in waves */
+    assert_int_equal(store_next(l, NULL, views, 2, &n, &e), 0);
+    assert_int_equal(n, 2);
+    assert_int_equal(views[0].key.expert, 3);
+    store_release(l, views, 1);
+    assert_int_equal(store_next(l, NULL, views, 2, &n, &e), 0);
+    assert_int_equal(n, 1);
+    assert_int_equal(views[0].key.expert, 63);
+    assert_int_equal(store_next(l, NULL, views, 2, &n, &e), 0);
+    assert_int_equal(n, 0);
+    store_end(l); /* with two experts still held */
+
+    atomic_int cancel = 1;
+    assert_int_equal(store_begin(s, keys, 3, &l, &e), 0);
+    assert_int_equal(store_next(l, &cancel, views, 2, &n, &e), ERROR_INTERRUPTED);
+    cancel = 0;
+    assert_int_equal(store_next(l, &cancel, views, 3, &n, &e), 0);
+    assert_int_equal(n, 3);
+    store_end(l);
+
+    for (uint32_t i = 0; i < STORE_LEASES; i++) {
+        assert_int_equal(store_begin(s, keys, 1, &open[i], &e), 0);
+    }
+    assert_true(STORE_LEASES >= 8);
+    assert_int_equal(store_begin(s, keys, 1, &l, &e), -EBUSY);
+    store_end(open[2]);
+    assert_int_equal(store_begin(s, keys, 1, &l, &e), 0);
+    assert_ptr_equal(l, open[2]);
+    for (uint32_t i = 0; i < STORE_LEASES; i++) {
+        store_end(open[i]);
+    }
+
+    static const struct expert_key bad[][2] = {
+        {{1, 5}, {1, 5}}, {{1, 5}, {1, 3}}, {{1, 5}, {2, 6}}, {{1, 5}, {1, 64}}, {{0, 1}, {0, 2}}, {{7, 1}, {7, 2}}, {{65535, 1}, {65535, 65535}}};
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        e = (struct error){0};
+        assert_int_equal(store_begin(s, bad[i], 2, &l, &e), -EINVAL);
+        assert_true(e.text[0] != '\0');
+    }
+    assert_int_equal(store_begin(s, keys, 0, &l, &e), -EINVAL);
+    store_hint(s, &(struct prediction){{1, 3}, 0.5f}, 1);
+    store_destroy(s);
+    close_model(&f);
+}
+
+/* The plan's sums are what the tiers allocate. */
+static void test_plan_input(void **state)
+{
+    (void)state;
+    struct fixture f = {0};
+    struct settings settings;
+    struct plan_input in;
+    struct resident *r;
+    struct store *s;
+    open_model(&f, DEMO);
+    assert_int_equal(settings_init(&settings, NULL), 0);
+    plan_input_init(&in, f.weights, &settings);
+    assert_int_equal(in.kv, KV_F16);
+    assert_int_equal(in.ubatch, 512);
+    assert_int_equal(resident_create(f.weights, &f.loader, &r, NULL), 0);
+    assert_int_equal(store_create(f.weights, &f.loader, &f.counters, &s, NULL), 0);
+    assert_int_equal(f.account.bytes[PURPOSE_RESIDENT], in.resident_bytes);
+    assert_int_equal(f.account.bytes[PURPOSE_EXPERTS], in.expert_bytes);
+    assert_int_equal(f.account.bytes[PURPOSE_SCALES], in.scale_bytes);
+    assert_true(f.account.bytes[PURPOSE_TABLES] <= in.table_bytes);
+    store_destroy(s);
+    resident_destroy(r);
+    settings_deinit(&settings);
+    close_model(&f);
+}
+
+static void expect_refusal(struct fixture *f, bool experts, const char *a, const char *b)
+{
+    struct error e = {0};
+    struct store *s;
+    struct resident *r;
+    int code = experts ? store_create(f->weights, &f->loader, &f->counters, &s, &e) : resident_create(f->weights, &f->loader, &r, &e);
+    assert_int_equal(code, ERROR_FORMAT);
+    if (strstr(e.text, a) == NULL || strstr(e.text, b) == NULL) {
+        fail_msg("%s", e.text);
+    }
+}
+
+static void test_damage(void **state)
+{
+    (void)state;
+    struct fixture f = {0};
+    open_copy(&f);
+    static const unsigned char code[] = {0x12, 0xff};
+    static const float nan_scale = NAN, negative = -1.0f;
+    const struct weight_ref *up = &f.weights->layers[3].experts[17].up;
+    overwrite(up->file->path, up->offset + 5 * up->cols + 40, code, 2);
+    expect_refusal(&f, true, up->name, "row 5, column 41");
+
+    const struct weight_ref *q = &f.weights->layers[2].role[ROLE_Q_B];
+    overwrite(q->scale_file->path, q->scale->offset + 4, &nan_scale, 4);
+    expect_refusal(&f, false, q->scale->name, "block (1, 0)");
+    overwrite(q->scale_file->path, q->scale->offset + 4, &negative, 4);
+    expect_refusal(&f, false, q->scale->name, "-1");
+
+    const struct weight_ref *norm = &f.weights->layers[2].role[ROLE_ATTN_NORM];
+    overwrite(q->scale_file->path, q->scale->offset + 4, &(float){1}, 4);
+    overwrite(norm->file->path, norm->offset + 2 * 7, &(uint16_t){0x7f80}, 2);
+    expect_refusal(&f, false, norm->name, "element 7 is inf");
+    close_copy(&f);
+}
+
+/* A file that became shorter after it was opened. */
+static void test_short_file(void **state)
+{
+    (void)state;
+    struct fixture f = {0};
+    open_copy(&f);
+    assert_int_equal(truncate(f.weights->embed.file->path, 1 << 20), 0);
+    struct error e = {0};
+    struct resident *r;
+    assert_true(resident_create(f.weights, &f.loader, &r, &e) < 0);
+    assert_non_null(strstr(e.text, f.weights->embed.file->path));
+    close_copy(&f);
+}
+
+/* A second passes between two looks: progress is told at every turn of the loop. */
+static uint64_t leaping_ns(void *ctx)
+{
+    uint64_t *now = ctx;
+    return *now += 1000000000;
+}
+
+static void test_cancel(void **state)
+{
+    (void)state;
+    struct fixture f = {.cancel_at_call = 2};
+    struct resident *r;
+    struct error e = {0};
+    uint64_t now = 0;
+    open_model(&f, DEMO);
+    f.loader.clock = (struct clock){leaping_ns, &now};
+    assert_int_equal(resident_create(f.weights, &f.loader, &r, &e), ERROR_INTERRUPTED);
+    assert_true(f.last_done < f.last_total);
+    assert_int_equal(resident_create(f.weights, &f.loader, &r, &e), ERROR_INTERRUPTED); /* from the start */
+    close_model(&f);
+}
+
+/* Vectors and scales of every type the files may have. */
+static void test_float_types(void **state)
+{
+    (void)state;
+    struct fixture f = {0};
+    open_copy(&f);
+    struct weight_ref norm = f.weights->final_norm;
+    uint32_t n = norm.cols;
+    float *out = calloc(n, sizeof(*out));
+    uint16_t *half = calloc(n, sizeof(*half));
+    assert_true(out != NULL && half != NULL);
+    for (uint32_t i = 0; i < n; i++) {
+        half[i] = float_to_half(1.0f / (float)(i + 1));
+    }
+    overwrite(norm.file->path, norm.offset, half, n * 2);
+    norm.format = FORMAT_F16;
+    assert_int_equal(load_vector(&f.loader, &norm, out, NULL), 0);
+    for (uint32_t i = 0; i < n; i++) {
+        assert_true(out[i] == half_to_float(half[i]));
+    }
+    struct tensor scale = {.name = "s", .type_name = "F8_E8M0", .format = FORMAT_NONE, .offset = norm.offset, .bytes = 4};
+    struct weight_ref matrix = {.file = norm.file, .rows = 129, .cols = 200, .format = FORMAT_F8_E4M3, .scale = &scale, .scale_file = norm.file};
+    overwrite(norm.file->path, norm.offset, (unsigned char[]){127, 0, 254, 130}, 4);
+    assert_int_equal(load_scale_count(&matrix), 4);
+    assert_int_equal(load_scales(&f.loader, &matrix, out, NULL), 0);
+    assert_true(out[0] == 1.0f && out[1] == 0x1p-127f && out[2] == 0x1p127f && out[3] == 8.0f);
+    overwrite(norm.file->path, norm.offset + 3, (unsigned char[]){255}, 1);
+    assert_int_equal(load_scales(&f.loader, &matrix, out, NULL), ERROR_FORMAT);
+    free(out);
+    free(half);
+    close_copy(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_resident),   cmocka_unit_test(test_store),      cmocka_unit_test(test_leases),
+        cmocka_unit_test(test_plan_input), cmocka_unit_test(test_damage),     cmocka_unit_test(test_short_file),
+        cmocka_unit_test(test_cancel),     cmocka_unit_test(test_float_types),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
