@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: reading the command line of inspect and check. Must not know: what they do. */
+#include "src/commands/arguments.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/attr.h"
+
+/* Settings that decide what is read; any other would be one nobody reads. */
+static const char *const settings_read[] = { "model", "mtp-from", "mtp", "expert-groups" };
+
+static const char *setting_of_flag(const char *flag)
+{
+    int index = settings_find_flag(flag);
+    const char *name = index >= 0 ? settings_info((uint32_t)index)->name : "";
+    for (size_t i = 0; i < ARRAY_LEN(settings_read); i++) {
+        if (strcmp(name, settings_read[i]) == 0) {
+            return name;
+        }
+    }
+    return NULL;
+}
+
+static const struct argument *find_own(const struct argument *own, const char *flag)
+{
+    for (; own->flag != NULL; own++) {
+        if (strcmp(own->flag, flag) == 0) {
+            return own;
+        }
+    }
+    return NULL;
+}
+
+static int read_flag(char **argv, const struct argument *own, struct settings *s, int *ret_taken, struct error *e)
+{
+    const struct argument *mine = find_own(own, argv[0]);
+    const char *setting = setting_of_flag(argv[0]);
+    if (mine != NULL && mine->present != NULL) {
+        *mine->present = true;
+        *ret_taken = 1;
+        return 0;
+    }
+    if (mine == NULL && setting == NULL) {
+        return error_set(e, ERROR_USAGE, "%s is no flag of this command; --help shows them", argv[0]);
+    }
+    if (argv[1] == NULL) {
+        return error_set(e, ERROR_USAGE, "%s needs a value; --help shows which", argv[0]);
+    }
+    *ret_taken = 2;
+    if (mine != NULL) {
+        *mine->text = argv[1];
+        return 0;
+    }
+    return settings_set(s, setting, argv[1], SOURCE_FLAG, e);
+}
+
+int arguments_read(int argc, char **argv, const struct argument *own, struct settings *s, bool *ret_help, struct error *e)
+{
+    int r = settings_read_environment(s, e), taken = 1;
+    *ret_help = false;
+    for (int i = 1; r == 0 && i < argc && !*ret_help; i += taken) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            *ret_help = true;
+        } else {
+            r = read_flag(argv + i, own, s, &taken, e);
+        }
+    }
+    if (r == 0 && !*ret_help && s->model == NULL) {
+        r = error_set(e, ERROR_USAGE, "no model given: -m PATH; --help shows examples");
+    }
+    return r;
+}
+
+struct bind_options arguments_bind(const struct settings *s)
+{
+    return (struct bind_options){
+        .path = s->model,
+        .mtp_from = s->mtp_from,
+        .mtp = strcmp(s->mtp, "off") != 0,
+        .group_routing = strcmp(s->expert_groups, "off") != 0,
+    };
+}
+
+int arguments_print(struct str *s, struct error *e)
+{
+    size_t len = 0;
+    bool failed = s->failed;
+    char *text = str_take(s, &len);
+    if (failed || text == NULL) {
+        free(text);
+        return error_nomem(e, "report", len);
+    }
+    bool ok = fwrite(text, 1, len, stdout) == len && fflush(stdout) == 0;
+    int code = errno;
+    free(text);
+    return ok ? 0 : error_set(e, -code, "standard output: %s; the report is cut", strerror(code));
+}
+
+int arguments_finish(const char *command, int code, const struct error *e)
+{
+    if (code < 0 && e->text[0] != '\0') {
+        fprintf(stderr, "sluice %s: %s\n", command, e->text);
+    }
+    return error_exit_status(code);
+}
