@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: the rows that go through a layer together and how they are grouped: exact rows (8 at a time) and bulk chunks
+ * (each by itself). Must not know: where rows come from. */
+#ifndef SLUICE_RUN_BATCH_H
+#define SLUICE_RUN_BATCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "src/run/session.h"
+
+struct batch_row {
+    struct session *session;
+    uint32_t position;
+    bool keep_kv; /* the cached row of this position is already there and stays (session_refresh) */
+};
+
+/* Rows [begin, end) of a batch. All exact rows of a step are one span; every bulk chunk is one. */
+struct span {
+    uint32_t begin, end;
+    bool bulk;
+};
+
+struct batch {
+    struct batch_row *rows; /* [n] */
+    struct span *spans;     /* [n_spans] */
+    uint32_t n, n_spans;
+    float *x;               /* [n, stride(hidden)] residual stream */
+};
+
+#endif

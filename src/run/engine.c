@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: opening and closing an engine (engine.h): bind, plan, refuse or load, in this order. Must not know: arithmetic. */
+#include "src/run/engine.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "src/run/probe.h"
+#include "src/run/step.h"
+#include "src/tier/plan_input.h"
+
+enum { READ_DEPTH = 4, READ_CHUNK = 4 << 20 };
+
+void engine_step_down(struct engine *g, const char *what, const char *fmt, ...)
+{
+    if (g->n_steps_down == STEPS_DOWN_MAX) {
+        return;
+    }
+    struct step_down *d = &g->steps_down[g->n_steps_down++];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(d->why, sizeof(d->why), fmt, ap);
+    va_end(ap);
+    snprintf(d->what, sizeof(d->what), "%s", what);
+    log_print(&g->log, LOG_NOTICE, "%s: %s", d->what, d->why);
+}
+
+struct guarded_job {
+    const struct engine *g;
+    pool_fn fn;
+    void *ctx;
+};
+
+static void guarded_task(void *ctx, uint32_t task, uint32_t worker)
+{
+    const struct guarded_job *j = ctx;
+    if (!engine_cancelled(j->g)) {
+        j->fn(j->ctx, task, worker);
+    }
+}
+
+int engine_parallel(struct engine *g, uint32_t tasks, pool_fn fn, void *ctx, struct error *e)
+{
+    pool_run(g->pool, tasks, guarded_task, &(struct guarded_job){g, fn, ctx});
+    return engine_cancelled(g) ? error_set(e, ERROR_INTERRUPTED, "interrupted") : 0;
+}
+
+bool engine_is_end(const struct engine *g, int32_t token)
+{
+    for (uint32_t i = 0; i < g->n_eos; i++) {
+        if (g->eos[i] == token) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- what the settings ask for ---- */
+
+static enum kv_type kv_type_of(const char *name)
+{
+    enum kv_type t = KV_F32;
+    while (t + 1 < KV_TYPE_COUNT && strcmp(kv_type_name(t), name) != 0) {
+        t++;
+    }
+    return t;
+}
+
+static int choose_isa(struct engine *g, struct cpu_flags *flags, struct error *e)
+{
+    cpu_detect(flags);
+    g->isa = cpu_isa_best(flags);
+    if (strcmp(g->settings.isa, "auto") != 0) {
+        if (!cpu_isa_by_name(g->settings.isa, &g->isa) || !cpu_isa_runs(g->isa, flags)) {
+            return error_set(e, ERROR_USAGE, "--isa %s: this processor (%s) does not have it; the best it has is %s", g->settings.isa, flags->brand, cpu_isa_name(cpu_isa_best(flags)));
+        }
+    }
+    cpu_ops_init(&g->ops, g->isa, flags);
+    g->act_f32 = strcmp(g->settings.activations, "f32") == 0;
+    return 0;
+}
+
+/* What is not there yet, or was left to us: said once. */
+static void announce_choices(struct engine *g)
+{
+    const struct settings *s = &g->settings;
+    if (strcmp(s->io, "auto") == 0) {
+        engine_step_down(g, "io", "pread threads: io_uring is not in this build");
+    }
+    if (strcmp(s->gpu, "auto") == 0) {
+        engine_step_down(g, "gpu", "none: this build has no GPU back end");
+    }
+    if (strcmp(s->mtp, "auto") == 0) {
+        engine_step_down(g, "mtp", "off for drafting: not in this build%s", g->shape->mtp_layers ? " (the MTP layer can be scored)" : "");
+    }
+    if (strcmp(s->prefetch, "auto") == 0) {
+        engine_step_down(g, "prefetch", "off: all experts are in RAM");
+    }
+}
+
+static void announce_notes(struct engine *g)
+{
+    for (uint32_t i = 0; i < g->shape->n_notes; i++) {
+        log_print(&g->log, LOG_NOTICE, "%s", g->shape->notes[i]);
+    }
+    for (uint32_t i = 0; i < g->weights->n_notes; i++) {
+        log_print(&g->log, LOG_NOTICE, "%s", g->weights->notes[i]);
+    }
+}
+
+/* ---- steps of opening ---- */
+
+static int open_model(struct engine *g, struct error *e)
+{
+    const struct settings *s = &g->settings;
+    if (s->model == NULL) {
+        return error_set(e, ERROR_USAGE, "no model given: -m PATH");
+    }
+    if (script_is_path(s->model)) {
+        int r = script_open(s->model, &g->script, e);
+        g->shape = r < 0 ? NULL : &g->script->shape;
+        return r;
+    }
+    const struct bind_options bind = {
+        .path = s->model,
+        .mtp_from = s->mtp_from,
+        .mtp = strcmp(s->mtp, "off") != 0,
+        .group_routing = strcmp(s->expert_groups, "off") != 0,
+    };
+    int r = weights_open(&bind, &g->weights, e);
+    if (r < 0) {
+        return r;
+    }
+    g->shape = &g->weights->shape;
+    announce_notes(g);
+    return 0;
+}
+
+static int open_tokenizer(struct engine *g, struct error *e)
+{
+    const char *path = g->script ? g->script->tokenizer : g->settings.model;
+    if (path == NULL) {
+        return 0;
+    }
+    int r = tokenizer_open(path, g->settings.pre_tokenizer, &g->tokenizer, e);
+    if (r == -ENOENT) {
+        engine_step_down(g, "tokenizer", "none beside the model: only token ids in and out");
+        return 0;
+    }
+    return r;
+}
+
+static void add_eos(struct engine *g, int32_t id)
+{
+    if (id >= 0 && (uint32_t)id < g->shape->vocab && !engine_is_end(g, id) && g->n_eos < ARRAY_LEN(g->eos)) {
+        g->eos[g->n_eos++] = id;
+    }
+}
+
+/* Ids that are tokens, and ids that end a generation. */
+static int open_token_sets(struct engine *g, struct error *e)
+{
+    uint32_t words = (uint32_t)ceil_div_u64(g->shape->vocab, 32);
+    g->real_tokens = calloc(words, sizeof(*g->real_tokens));
+    if (!g->real_tokens) {
+        return error_nomem(e, "token mask", words * 4ull);
+    }
+    for (uint32_t i = 0; i < g->shape->vocab; i++) {
+        if (!g->tokenizer || tokenizer_has(g->tokenizer, (int32_t)i)) {
+            g->real_tokens[i / 32] |= 1u << (i % 32);
+        }
+    }
+    for (uint32_t i = 0; i < g->shape->n_eos; i++) {
+        add_eos(g, g->shape->eos[i]);
+    }
+    size_t n = 0;
+    const int32_t *ids = g->tokenizer ? tokenizer_eos(g->tokenizer, &n) : NULL;
+    for (size_t i = 0; i < n; i++) {
+        add_eos(g, ids[i]);
+    }
+    return 0;
+}
+
+static void float_mode(void *ctx, uint32_t worker)
+{
+    (void)ctx;
+    (void)worker;
+    cpu_float_mode_set();
+}
+
+static int open_pool(struct engine *g, uint32_t threads, const struct topology *t, struct error *e)
+{
+    struct pool_options o = {.workers = threads, .on_start = float_mode};
+    if (threads <= t->cores && strcmp(g->settings.numa, "off") != 0) {
+        o.cpus = t->core_cpu;
+    } else if (threads > t->cores) {
+        engine_step_down(g, "pinning", "%u threads on %u cores: not pinned", threads, t->cores);
+    }
+    int r = pool_create(&o, &g->pool, e);
+    if (r == 0 && pool_unpinned(g->pool) > 0) {
+        engine_step_down(g, "pinning", "refused for %u of %u threads by the system", pool_unpinned(g->pool), threads);
+    }
+    return r;
+}
+
+static int open_plan(struct engine *g, const struct topology *t, uint32_t *ret_threads, struct error *e)
+{
+    char why[160] = "as set";
+    struct plan_input in = {.shape = g->shape, .sessions = 1, .kv = kv_type_of(g->settings.kv_type), .context = g->settings.context, .ubatch = g->settings.ubatch, .ram_setting = g->settings.ram};
+    int r = probe_machine(&(struct probe_options){.topology = t}, &g->machine, e);
+    if (r < 0) {
+        return r;
+    }
+    if (g->weights) {
+        plan_input_init(&in, g->weights, &g->settings);
+    }
+    in.machine = &g->machine;
+    in.tokenizer_bytes = g->tokenizer ? tokenizer_bytes(g->tokenizer) : 0;
+    in.threads = g->settings.threads ? g->settings.threads : probe_threads(&g->machine, why, sizeof(why));
+    log_print(&g->log, LOG_INFO, "threads: %u (%s); kernels: %s", in.threads, why, cpu_isa_name(g->isa));
+    *ret_threads = in.threads;
+    return plan_make(&in, &g->plan, e);
+}
+
+static int open_memory(struct engine *g, uint32_t threads, struct error *e)
+{
+    const struct shape *s = g->shape;
+    g->ubatch = g->settings.ubatch;
+    g->step_rows = g->ubatch + EXTRA_ROWS;
+    g->context = g->plan.context;
+    struct scratch_request req = {.rows = g->step_rows, .ubatch = g->ubatch, .context = g->context, .workers = threads};
+    enum kv_type type = kv_type_of(g->settings.kv_type);
+    struct kv_layout layout = {.type = type, .latent = s->kv_lora, .rope = s->rope, .row_bytes = kv_row_bytes(type, s->kv_lora, s->rope)};
+    int r = g->script ? 0 : work_init(&g->work, &g->account, s, &req, e);
+    r = r < 0 ? r : kv_pool_init(&g->kv, &g->account, layout, shape_all_layers(s), g->plan.kv_pages, e);
+    r = r < 0 ? r : steps_init(g, e);
+    if (r < 0 || g->script) {
+        return r;
+    }
+    r = buffer_init(&g->cos_sin_memory, &g->account, PURPOSE_TABLES, (size_t)g->context * s->rope * sizeof(float), e);
+    double *w = r == 0 ? malloc((s->rope / 2 + 1) * sizeof(*w)) : NULL;
+    if (r < 0 || !w) {
+        return r < 0 ? r : error_nomem(e, "rope frequencies", s->rope * 4ull);
+    }
+    g->cos_sin = g->cos_sin_memory.data;
+    shape_rope_frequencies(s, w);
+    for (uint32_t p = 0; p < g->context; p++) {
+        shape_rope_row(s, w, p, g->cos_sin + (size_t)p * s->rope);
+    }
+    free(w);
+    return 0;
+}
+
+static int open_weights(struct engine *g, const struct engine_hooks *hooks, struct error *e)
+{
+    struct loader loader = {.account = &g->account, .log = &g->log, .clock = g->clock, .cancel = g->cancel, .progress = hooks->progress, .progress_ctx = hooks->ctx};
+    struct reader_options ro = {.depth = READ_DEPTH, .chunk = READ_CHUNK, .direct = true, .drop_behind = true};
+    uint64_t start = clock_now_ns(&g->clock);
+    for (uint32_t i = 0; i < g->weights->n_containers; i++) {
+        const struct file *f = &g->weights->containers[i]->files[0];
+        if (f->direct_errno) {
+            engine_step_down(g, "O_DIRECT", "%s: refused (%s): buffered reads, dropped from the page cache behind", f->path, strerror(f->direct_errno));
+        }
+    }
+    int r = reader_create(&ro, &loader.reader, e);
+    if (r < 0) {
+        return r;
+    }
+    loader.total = weights_resident_bytes(g->weights) + weights_expert_bytes(g->weights);
+    r = resident_create(g->weights, &loader, &g->resident, e);
+    r = r < 0 ? r : store_create(g->weights, &loader, &g->counters, &g->store, e);
+    reader_destroy(loader.reader);
+    g->load_bytes = loader.done;
+    g->load_seconds = clock_seconds_since(&g->clock, start);
+    return r;
+}
+
+static void hash_ref(XXH3_state_t *h, const struct weight_ref *w)
+{
+    uint64_t facts[4] = {w->rows, w->cols, w->format, w->bytes};
+    XXH3_128bits_update(h, facts, sizeof(facts));
+}
+
+/* Of the shape, the tensor table and the norm weights: tells models of one shape apart without reading every weight. */
+static int fingerprint(struct engine *g, struct error *e)
+{
+    const struct shape *s = g->shape;
+    XXH3_state_t *h = XXH3_createState();
+    if (!h) {
+        return error_nomem(e, "fingerprint", 1024);
+    }
+    XXH3_128bits_reset(h);
+    uint32_t dims[] = {s->vocab, s->hidden, s->layers, s->mtp_layers, s->heads, s->kv_lora, s->nope, s->rope, s->v_head, s->experts, s->experts_used};
+    XXH3_128bits_update(h, dims, sizeof(dims));
+    for (uint32_t l = 0; g->weights && l < shape_all_layers(s); l++) {
+        for (uint32_t role = 0; role < ROLE_COUNT; role++) {
+            hash_ref(h, &g->weights->layers[l].role[role]);
+            const float *v = g->resident->layers[l].vector[role];
+            if (v) {
+                XXH3_128bits_update(h, v, g->weights->layers[l].role[role].cols * sizeof(float));
+            }
+        }
+        if (g->weights->layers[l].experts) {
+            hash_ref(h, &g->weights->layers[l].experts[0].gate);
+        }
+    }
+    XXH128_hash_t d = XXH3_128bits_digest(h);
+    snprintf(g->fingerprint, sizeof(g->fingerprint), "%016llx%016llx", (unsigned long long)d.high64, (unsigned long long)d.low64);
+    XXH3_freeState(h);
+    return 0;
+}
+
+static int open_all(struct engine *g, const struct settings *settings, const struct engine_hooks *hooks, struct error *e)
+{
+    struct cpu_flags flags;
+    struct topology t;
+    uint32_t threads;
+    int r = settings_copy(settings, &g->settings, e);
+    r = r < 0 ? r : choose_isa(g, &flags, e);
+    r = r < 0 ? r : open_model(g, e);
+    r = r < 0 ? r : topology_read(&t, e);
+    r = r < 0 ? r : open_tokenizer(g, e);
+    r = r < 0 ? r : open_token_sets(g, e);
+    r = r < 0 ? r : open_plan(g, &t, &threads, e);
+    if (r < 0) {
+        return r;
+    }
+    g->tokens_prefill = counters_register(&g->counters, "tokens.prefill", "rows computed in feeds of more than one token");
+    g->tokens_decode = counters_register(&g->counters, "tokens.decode", "rows computed one token at a time");
+    g->weight_bytes = counters_register(&g->counters, "weights.bytes", "weight bytes read by kernels");
+    announce_choices(g);
+    r = open_pool(g, threads, &t, e);
+    r = r < 0 ? r : open_memory(g, threads, e);
+    if (r == 0 && !g->script) {
+        r = open_weights(g, hooks, e);
+    }
+    return r < 0 ? r : fingerprint(g, e);
+}
+
+int engine_open(const struct settings *settings, const struct engine_hooks *hooks, struct engine **ret, struct error *e)
+{
+    struct engine *g = calloc(1, sizeof(*g));
+    if (!g) {
+        return error_nomem(e, "engine", sizeof(*g));
+    }
+    g->log = hooks->log;
+    g->clock = hooks->clock.now_ns ? hooks->clock : clock_system();
+    g->cancel = hooks->cancel;
+    int r = open_all(g, settings, hooks, e);
+    if (r < 0) {
+        engine_close(g);
+        return r;
+    }
+    *ret = g;
+    return 0;
+}
+
+void engine_close(struct engine *g)
+{
+    if (!g) {
+        return;
+    }
+    steps_deinit(g);
+    store_destroy(g->store);
+    resident_destroy(g->resident);
+    kv_pool_deinit(&g->kv);
+    buffer_deinit(&g->cos_sin_memory);
+    work_deinit(&g->work);
+    pool_destroy(g->pool);
+    tokenizer_close(g->tokenizer);
+    weights_close(g->weights);
+    script_close(g->script);
+    free(g->real_tokens);
+    settings_deinit(&g->settings);
+    free(g);
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: an open model: weights, plan, tiers, op table, pool, KV pages, work buffers. Immutable after open but for the KV
+ * pool, counters and scratch. Must not know: sessions' state, sampling. */
+#ifndef SLUICE_RUN_ENGINE_H
+#define SLUICE_RUN_ENGINE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/error.h"
+#include "common/log.h"
+#include "common/ops.h"
+#include "cpu/cpu.h"
+#include "src/base/alloc.h"
+#include "src/base/clock.h"
+#include "src/base/counters.h"
+#include "src/base/settings.h"
+#include "src/base/thread.h"
+#include "src/model/bind.h"
+#include "src/model/tokenizer.h"
+#include "src/place/plan.h"
+#include "src/run/kv.h"
+#include "src/run/script.h"
+#include "src/run/work.h"
+#include "src/tier/resident.h"
+#include "src/tier/store.h"
+
+enum { STEPS_DOWN_MAX = 32, STEPS_OPEN_MAX = 2 };
+
+struct step_down {
+    char what[48], why[200];
+};
+
+struct step;
+
+struct engine {
+    struct settings settings;
+    struct log log;
+    struct clock clock;
+    const atomic_int *cancel; /* may be NULL */
+    struct counters counters;
+    struct account account;
+    struct machine machine;
+    struct plan plan;
+
+    struct weights *weights;
+    const struct shape *shape; /* of weights, or of the script */
+    struct script *script;     /* scripted model: no weights, tokens from a file */
+    struct resident *resident;
+    struct store *store;
+    struct tokenizer *tokenizer; /* NULL: none */
+    uint32_t *real_tokens;       /* [ceil(vocab/32)] bit mask of ids that are tokens */
+    int32_t eos[SHAPE_MAX_EOS * 2];
+    uint32_t n_eos;
+
+    enum cpu_isa isa;
+    struct ops ops;
+    bool act_f32;        /* --activations f32 */
+    uint32_t ubatch;     /* rows of a prompt chunk */
+    uint32_t step_rows;  /* rows a step may have */
+    uint32_t context;    /* positions of a session */
+    struct pool *pool;
+    struct kv_pool kv;
+    struct work work;
+    float *cos_sin;      /* [context, rope/2, 2] */
+    struct buffer cos_sin_memory;
+    struct step *steps[STEPS_OPEN_MAX];
+    uint32_t sessions;   /* alive */
+
+    struct step_down steps_down[STEPS_DOWN_MAX];
+    uint32_t n_steps_down;
+    uint64_t load_bytes;
+    double load_seconds;
+    char fingerprint[33]; /* of shape and tensor table: saved sessions carry it */
+
+    struct counter *tokens_prefill, *tokens_decode, *weight_bytes;
+};
+
+struct engine_hooks {
+    struct log log;
+    struct clock clock; /* now_ns NULL: the system's */
+    const atomic_int *cancel;
+    void (*progress)(void *ctx, uint64_t done, uint64_t total, double seconds);
+    void *ctx;
+};
+
+/* Takes a copy of settings. Plans and refuses before a weight is read. */
+int engine_open(const struct settings *settings, const struct engine_hooks *hooks, struct engine **ret, struct error *e);
+void engine_close(struct engine *g); /* accepts NULL */
+
+static inline bool engine_cancelled(const struct engine *g) { return g->cancel && atomic_load_explicit(g->cancel, memory_order_relaxed) != 0; }
+
+/* Announces once and remembers for reports. */
+void engine_step_down(struct engine *g, const char *what, const char *fmt, ...) ATTR_PRINTF(3, 4);
+
+/* Runs tasks on the pool; ERROR_INTERRUPTED as soon as the cancel flag is seen (remaining tasks are skipped). */
+int engine_parallel(struct engine *g, uint32_t tasks, pool_fn fn, void *ctx, struct error *e);
+
+bool engine_is_end(const struct engine *g, int32_t token);
+
+#endif

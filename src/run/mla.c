@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: latent attention of exact rows and what both row classes share (mla.h). */
+#include "src/run/mla.h"
+
+#include <string.h>
+
+enum { HEADS_PER_TASK = 8, SEGMENT_POSITIONS = KV_PAGE * KV_SEGMENT_PAGES };
+
+struct mla_job {
+    struct engine *g;
+    const struct batch *b;
+    const struct resident_layer *l;
+    uint32_t layer;
+    uint32_t first, n;  /* rows of the group whose attention is open */
+    uint32_t segments;  /* most segments one of them sees */
+};
+
+/* ---- projections, rope, cache append ---- */
+
+static void q_norm_task(void *ctx, uint32_t row, uint32_t worker)
+{
+    const struct mla_job *j = ctx;
+    const struct shape *s = j->g->shape;
+    float *x = j->g->work.q_a + row * row_stride(s->q_lora);
+    (void)worker;
+    j->g->ops.rmsnorm(&(struct rmsnorm_args){.x = x, .w = j->l->vector[ROLE_Q_A_NORM], .y = x, .n = 1, .cols = s->q_lora, .eps = s->inner_eps});
+}
+
+/* Rotates q and the key of one row, normalises the latent, appends the row to the cache. */
+static void append_task(void *ctx, uint32_t row, uint32_t worker)
+{
+    const struct mla_job *j = ctx;
+    const struct shape *s = j->g->shape;
+    const struct batch_row *br = &j->b->rows[row];
+    const struct ops *ops = &j->g->ops;
+    const float *cs = j->g->cos_sin + (size_t)br->position * s->rope;
+    float *q = j->g->work.q + row * row_stride(s->heads * shape_q_head(s)), *kva = j->g->work.kv_a + row * row_stride(s->kv_lora + s->rope);
+    (void)worker;
+    ops->rope(&(struct rope_args){.x = q + s->nope, .cos_sin = cs, .head_stride = shape_q_head(s), .heads = s->heads, .dim = s->rope, .half_split = s->rope_half_split});
+    if (br->keep_kv) {
+        return;
+    }
+    ops->rmsnorm(&(struct rmsnorm_args){.x = kva, .w = j->l->vector[ROLE_KV_A_NORM], .y = kva, .n = 1, .cols = s->kv_lora, .eps = s->inner_eps});
+    ops->rope(&(struct rope_args){.x = kva + s->kv_lora, .cos_sin = cs, .head_stride = s->rope, .heads = 1, .dim = s->rope, .half_split = s->rope_half_split});
+    struct kv_layout layout = j->g->kv.layout;
+    ops->kv_store[layout.type](&(struct kv_store_args){.layout = layout, .latent = kva, .rope = kva + s->kv_lora, .row = kv_table_row(&br->session->kv, j->layer, br->position)});
+}
+
+static int project(struct mla_job *j, struct activation *norm, struct error *e)
+{
+    struct engine *g = j->g;
+    const struct shape *s = g->shape;
+    const struct batch *b = j->b;
+    struct product q = {&j->l->matrix[s->q_lora ? ROLE_Q_B : ROLE_Q], g->work.q, row_stride(s->heads * shape_q_head(s))};
+    struct product in[2] = {q, {&j->l->matrix[ROLE_KV_A], g->work.kv_a, row_stride(s->kv_lora + s->rope)}};
+    if (s->q_lora) {
+        in[0] = (struct product){&j->l->matrix[ROLE_Q_A], g->work.q_a, row_stride(s->q_lora)};
+    }
+    int r = products_run(g, in, 2, norm, b->spans, b->n_spans, false, e);
+    if (r == 0 && s->q_lora) {
+        r = engine_parallel(g, b->n, q_norm_task, j, e);
+        struct activation qa = {.x = g->work.q_a, .stride = row_stride(s->q_lora), .n = b->n, .cols = s->q_lora, .form = g->work.form};
+        r = r < 0 ? r : products_run(g, &q, 1, &qa, b->spans, b->n_spans, false, e);
+    }
+    return r < 0 ? r : engine_parallel(g, b->n, append_task, j, e);
+}
+
+/* ---- absorbed attention of up to attn_rows exact rows ---- */
+
+/* n rows gathered in ws->gather [n, stride(cols)], with the form `format` needs. */
+static struct act_rows gathered(const struct engine *g, struct worker_scratch *ws, uint32_t n, uint32_t cols, enum weight_format format)
+{
+    size_t stride = row_stride(cols);
+    struct act_rows act = {.x = ws->gather, .stride = stride};
+    uint32_t block = product_act_block(g, format);
+    if (block != 0) {
+        g->ops.quantise(&(struct quantise_args){.x = ws->gather, .q = ws->form.q, .scale = ws->form.scale, .bsum16 = ws->form.bsum16, .stride = stride, .n = n, .cols = cols, .block = block});
+        act.q = ws->form.q;
+        act.scale = ws->form.scale;
+        act.bsum16 = ws->form.bsum16;
+    }
+    return act;
+}
+
+/* q'_h = UK_h^T qn_h for all open rows of one head. */
+static void absorb_task(void *ctx, uint32_t head, uint32_t worker)
+{
+    const struct mla_job *j = ctx;
+    const struct engine *g = j->g;
+    const struct shape *s = g->shape;
+    struct worker_scratch *ws = &g->work.worker[worker];
+    size_t q_stride = row_stride(s->heads * shape_q_head(s)), y_stride = (size_t)s->heads * s->kv_lora;
+    const float *q = g->work.q + j->first * q_stride + (size_t)head * shape_q_head(s);
+    float *y = g->work.q_latent + (size_t)head * s->kv_lora;
+    const struct matrix_view *fused = &j->l->matrix[ROLE_KV_B], *split = &j->l->matrix[ROLE_K_B];
+    if (fused->rows) {
+        struct matrix_view uk = matrix_view_rows(*fused, head * (s->nope + s->v_head), s->nope);
+        for (uint32_t i = 0; i < j->n; i++) {
+            g->ops.matvec_t[uk.format](&(struct matvec_t_args){.w = uk, .x = q + i * q_stride, .y = y + i * y_stride});
+        }
+        return;
+    }
+    for (uint32_t i = 0; i < j->n; i++) {
+        memcpy(ws->gather + i * row_stride(s->nope), q + i * q_stride, s->nope * sizeof(float));
+    }
+    struct act_rows act = gathered(g, ws, j->n, s->nope, split->format);
+    product_tile(g, split, act, j->n, false, head * s->kv_lora, (head + 1) * s->kv_lora, y, y_stride, ws);
+}
+
+/* One row, one segment of 1,024 positions, a group of heads. */
+static void segment_task(void *ctx, uint32_t task, uint32_t worker)
+{
+    const struct mla_job *j = ctx;
+    const struct engine *g = j->g;
+    const struct shape *s = g->shape;
+    const struct work *w = &g->work;
+    uint32_t groups = (uint32_t)ceil_div_u64(s->heads, HEADS_PER_TASK);
+    uint32_t i = task / (groups * j->segments), segment = task / groups % j->segments, h0 = task % groups * HEADS_PER_TASK;
+    const struct batch_row *row = &j->b->rows[j->first + i];
+    uint32_t t0 = segment * SEGMENT_POSITIONS;
+    if (t0 > row->position) {
+        return;
+    }
+    uint32_t n = min_u32(SEGMENT_POSITIONS, row->position + 1 - t0);
+    const void *pages[KV_SEGMENT_PAGES];
+    for (uint32_t k = 0; k * KV_PAGE < n; k++) {
+        pages[k] = kv_table_row(&row->session->kv, j->layer, t0 + k * KV_PAGE);
+    }
+    size_t part = ((size_t)i * w->size.segments + segment) * s->heads + h0;
+    g->ops.attn_segment(&(struct attn_segment_args){
+        .layout = g->kv.layout, .pages = pages, .n = n,
+        .q_latent = w->q_latent + ((size_t)i * s->heads + h0) * s->kv_lora,
+        .q_rope = w->q + (j->first + i) * row_stride(s->heads * shape_q_head(s)) + (size_t)h0 * shape_q_head(s) + s->nope,
+        .q_rope_stride = shape_q_head(s),
+        .scratch = w->worker[worker].attn,
+        .m = w->part_m + part, .z = w->part_z + part, .u = w->part_u + part * s->kv_lora,
+        .scale = (float)s->attn_scale,
+        .heads = min_u32(HEADS_PER_TASK, s->heads - h0),
+    });
+}
+
+/* Joins segments and applies UV_h for all open rows of one head. */
+static void value_task(void *ctx, uint32_t head, uint32_t worker)
+{
+    const struct mla_job *j = ctx;
+    const struct engine *g = j->g;
+    const struct shape *s = g->shape;
+    const struct work *w = &g->work;
+    struct worker_scratch *ws = &w->worker[worker];
+    for (uint32_t i = 0; i < j->n; i++) {
+        size_t part = (size_t)i * w->size.segments * s->heads + head;
+        g->ops.attn_merge(&(struct attn_merge_args){
+            .m = w->part_m + part, .z = w->part_z + part, .u = w->part_u + part * s->kv_lora,
+            .m_stride = s->heads, .u_stride = (size_t)s->heads * s->kv_lora,
+            .y = ws->gather + i * row_stride(s->kv_lora),
+            .segments = j->b->rows[j->first + i].position / SEGMENT_POSITIONS + 1, .latent = s->kv_lora,
+        });
+    }
+    const struct matrix_view *fused = &j->l->matrix[ROLE_KV_B], *split = &j->l->matrix[ROLE_V_B];
+    const struct matrix_view *uv = fused->rows ? fused : split;
+    uint32_t r0 = fused->rows ? head * (s->nope + s->v_head) + s->nope : head * s->v_head;
+    size_t y_stride = row_stride(s->heads * s->v_head);
+    struct act_rows act = gathered(g, ws, j->n, s->kv_lora, uv->format);
+    product_tile(g, uv, act, j->n, false, r0, r0 + s->v_head, w->heads + j->first * y_stride + (size_t)head * s->v_head, y_stride, ws);
+}
+
+static int attend_exact(struct mla_job *j, const struct span *span, struct error *e)
+{
+    struct engine *g = j->g;
+    const struct shape *s = g->shape;
+    uint32_t groups = (uint32_t)ceil_div_u64(s->heads, HEADS_PER_TASK);
+    int r = 0;
+    for (j->first = span->begin; j->first < span->end && r == 0; j->first += j->n) {
+        j->n = min_u32(g->work.size.attn_rows, span->end - j->first);
+        j->segments = 0;
+        for (uint32_t i = 0; i < j->n; i++) {
+            j->segments = max_u32(j->segments, j->b->rows[j->first + i].position / SEGMENT_POSITIONS + 1);
+        }
+        r = engine_parallel(g, s->heads, absorb_task, j, e);
+        r = r < 0 ? r : engine_parallel(g, j->n * j->segments * groups, segment_task, j, e);
+        r = r < 0 ? r : engine_parallel(g, s->heads, value_task, j, e);
+    }
+    return r;
+}
+
+int mla_run(struct engine *g, const struct batch *b, uint32_t layer, struct activation *norm, struct error *e)
+{
+    const struct shape *s = g->shape;
+    struct mla_job job = {.g = g, .b = b, .l = &g->resident->layers[layer], .layer = layer};
+    int r = project(&job, norm, e);
+    for (uint32_t i = 0; i < b->n_spans && r == 0; i++) {
+        r = b->spans[i].bulk ? mla_bulk(g, b, &b->spans[i], layer, e) : attend_exact(&job, &b->spans[i], e);
+    }
+    if (r < 0) {
+        return r;
+    }
+    struct activation heads = {.x = g->work.heads, .stride = row_stride(s->heads * s->v_head), .n = b->n, .cols = s->heads * s->v_head, .form = g->work.form};
+    struct product o = {&job.l->matrix[ROLE_O], g->work.out, row_stride(s->hidden)};
+    return products_run(g, &o, 1, &heads, b->spans, b->n_spans, false, e);
+}

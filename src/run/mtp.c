@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: input rows of the MTP layer (mtp.h; spec 5.1: embedding first, state second). */
+#include "src/run/mtp.h"
+
+struct mtp_job {
+    struct engine *g;
+    const struct mtp_row *rows;
+    const struct resident_layer *l;
+};
+
+static void mtp_task(void *ctx, uint32_t row, uint32_t worker)
+{
+    const struct mtp_job *j = ctx;
+    const struct engine *g = j->g;
+    const struct shape *s = g->shape;
+    const struct matrix_view *embed = &g->resident->embed;
+    float *in = g->work.mtp_in + row * row_stride(2 * s->hidden);
+    uint32_t id = (uint32_t)j->rows[row].next;
+    (void)worker;
+    g->ops.dequantise[embed->format](&(struct dequantise_args){.w = *embed, .y = in, .row_begin = id, .row_end = id + 1});
+    g->ops.rmsnorm(&(struct rmsnorm_args){.x = in, .w = j->l->vector[ROLE_MTP_ENORM], .y = in, .n = 1, .cols = s->hidden, .eps = s->rms_eps});
+    g->ops.rmsnorm(&(struct rmsnorm_args){.x = j->rows[row].state, .w = j->l->vector[ROLE_MTP_HNORM], .y = in + s->hidden, .n = 1, .cols = s->hidden, .eps = s->rms_eps});
+}
+
+int mtp_embed(struct engine *g, struct batch *b, const struct mtp_row *rows, uint32_t layer, struct error *e)
+{
+    const struct shape *s = g->shape;
+    struct mtp_job job = {g, rows, &g->resident->layers[layer]};
+    int r = engine_parallel(g, b->n, mtp_task, &job, e);
+    if (r < 0) {
+        return r;
+    }
+    struct activation in = {.x = g->work.mtp_in, .stride = row_stride(2 * s->hidden), .n = b->n, .cols = 2 * s->hidden, .form = g->work.form};
+    struct product p = {&job.l->matrix[ROLE_MTP_EH], b->x, row_stride(s->hidden)};
+    return products_run(g, &p, 1, &in, b->spans, b->n_spans, false, e);
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: a timeline on disk: header, tokens, state, logits, KV pages, checksum. Written beside the target and renamed, so an
+ * old file stays whole. Must not know: chats. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "src/base/str.h"
+#include "src/run/session.h"
+
+enum { SESSION_VERSION = 1 };
+
+/* Little-endian on disk like the rest of the project's files. */
+struct session_header {
+    char magic[8]; /* "SLUICE-K" */
+    uint32_t version, kv_type;
+    char fingerprint[40]; /* of the model */
+    uint32_t length, mtp_rows, pages, state_valid, logits_valid, reserved;
+    uint64_t page_bytes, bytes; /* of the whole file, checksum included */
+};
+
+struct session_stream {
+    FILE *file;
+    XXH3_state_t *hash;
+    bool failed;
+};
+
+static void put(struct session_stream *s, const void *data, size_t bytes)
+{
+    XXH3_64bits_update(s->hash, data, bytes);
+    s->failed |= fwrite(data, 1, bytes, s->file) != bytes;
+}
+
+static bool get(struct session_stream *s, void *data, size_t bytes)
+{
+    if (fread(data, 1, bytes, s->file) != bytes) {
+        return false;
+    }
+    XXH3_64bits_update(s->hash, data, bytes);
+    return true;
+}
+
+static uint64_t file_bytes(const struct engine *g, uint32_t length, uint32_t pages)
+{
+    return sizeof(struct session_header) + 4ull * length + 4ull * g->shape->hidden + 4ull * g->shape->vocab + (uint64_t)pages * g->kv.page_bytes + 8;
+}
+
+static void write_body(const struct session *s, struct session_stream *out)
+{
+    const struct engine *g = s->engine;
+    struct session_header h = {
+        .magic = "SLUICE-K", .version = SESSION_VERSION, .kv_type = g->kv.layout.type, .length = s->length, .mtp_rows = s->mtp_rows,
+        .pages = s->kv.n, .state_valid = s->state_valid, .logits_valid = s->logits_valid, .page_bytes = g->kv.page_bytes,
+        .bytes = file_bytes(g, s->length, s->kv.n),
+    };
+    memcpy(h.fingerprint, g->fingerprint, sizeof(g->fingerprint));
+    put(out, &h, sizeof(h));
+    put(out, s->tokens, s->length * sizeof(*s->tokens));
+    put(out, s->state, g->shape->hidden * sizeof(*s->state));
+    if (s->logits_valid) {
+        put(out, s->logits, g->shape->vocab * sizeof(*s->logits));
+    } else {
+        static const float zero[256];
+        for (uint32_t i = 0; i < g->shape->vocab; i += ARRAY_LEN(zero)) {
+            put(out, zero, min_u32(ARRAY_LEN(zero), g->shape->vocab - i) * sizeof(float));
+        }
+    }
+    for (uint32_t k = 0; k < s->kv.n; k++) {
+        put(out, kv_page_rows(s->kv.pool, s->kv.page[k], 0), g->kv.page_bytes);
+    }
+    uint64_t sum = XXH3_64bits_digest(out->hash);
+    out->failed |= fwrite(&sum, 1, sizeof(sum), out->file) != sizeof(sum);
+}
+
+int session_save(const struct session *s, const char *path, struct error *e)
+{
+    struct session_stream out = {.hash = XXH3_createState()};
+    struct str tmp = {0};
+    str_printf(&tmp, "%s.tmp", path);
+    int r = out.hash && !tmp.failed ? 0 : error_nomem(e, "session file", 1024);
+    if (r == 0) {
+        XXH3_64bits_reset(out.hash);
+        out.file = fopen(tmp.data, "wbe");
+        r = out.file ? 0 : error_set(e, -errno, "%s: cannot write the session: %s", path, strerror(errno));
+    }
+    if (r == 0) {
+        write_body(s, &out);
+        int err = out.failed || fflush(out.file) != 0 || fsync(fileno(out.file)) != 0 ? errno : 0;
+        if (fclose(out.file) != 0 || err != 0 || rename(tmp.data, path) != 0) {
+            err = err ? err : errno;
+            r = error_set(e, -(err ? err : EIO), "%s: cannot write the session (%llu bytes): %s; free space or choose another path", path, (unsigned long long)file_bytes(s->engine, s->length, s->kv.n), strerror(err ? err : EIO));
+            unlink(tmp.data);
+        }
+    }
+    XXH3_freeState(out.hash);
+    str_deinit(&tmp);
+    return r;
+}
+
+static int check_header(const struct engine *g, const struct session_header *h, uint64_t size, const char *path, struct error *e)
+{
+    if (memcmp(h->magic, "SLUICE-K", 8) != 0 || h->version != SESSION_VERSION) {
+        return error_set(e, ERROR_FORMAT, "%s: not a session file of this version", path);
+    }
+    if (memcmp(h->fingerprint, g->fingerprint, sizeof(g->fingerprint)) != 0 || h->kv_type != (uint32_t)g->kv.layout.type || h->page_bytes != g->kv.page_bytes) {
+        return error_set(e, ERROR_FORMAT, "%s: saved by another model or KV type (fingerprint %.32s, here %s)", path, h->fingerprint, g->fingerprint);
+    }
+    if (h->length > g->context) {
+        return error_set(e, ERROR_FORMAT, "%s: holds %u positions, the context here is %u; start with a larger -c", path, h->length, g->context);
+    }
+    if (h->pages != ceil_div_u64(h->length, KV_PAGE) || h->mtp_rows > h->length || h->bytes != size || size != file_bytes(g, h->length, h->pages)) {
+        return error_set(e, ERROR_FORMAT, "%s: %llu bytes, expected %llu: the file is cut or damaged", path, (unsigned long long)size, (unsigned long long)file_bytes(g, h->length, h->pages));
+    }
+    return 0;
+}
+
+static int read_body(struct session *s, struct session_stream *in, const struct session_header *h, const char *path, struct error *e)
+{
+    const struct engine *g = s->engine;
+    uint64_t sum = 0;
+    int r = kv_table_prepare(&s->kv, 0, h->length, e);
+    if (r < 0) {
+        return r;
+    }
+    bool ok = get(in, s->tokens, h->length * sizeof(*s->tokens)) && get(in, s->state, g->shape->hidden * sizeof(*s->state)) && get(in, s->logits, g->shape->vocab * sizeof(*s->logits));
+    for (uint32_t k = 0; k < h->pages && ok; k++) {
+        ok = get(in, kv_page_rows(s->kv.pool, s->kv.page[k], 0), g->kv.page_bytes);
+    }
+    uint64_t want = XXH3_64bits_digest(in->hash);
+    if (!ok || fread(&sum, 1, sizeof(sum), in->file) != sizeof(sum) || sum != want) {
+        return error_set(e, ERROR_FORMAT, "%s: checksum %016llx, expected %016llx: the file is damaged", path, (unsigned long long)sum, (unsigned long long)want);
+    }
+    for (uint32_t i = 0; i < h->length; i++) {
+        if (s->tokens[i] < 0 || (uint32_t)s->tokens[i] >= g->shape->vocab) {
+            return error_set(e, ERROR_FORMAT, "%s: token %d at position %u is no id of this model", path, (int)s->tokens[i], i);
+        }
+    }
+    s->length = h->length;
+    s->mtp_rows = h->mtp_rows;
+    s->state_valid = h->state_valid != 0;
+    s->logits_valid = h->logits_valid != 0;
+    return 0;
+}
+
+static int restore_from(struct engine *g, struct session_stream *in, const char *path, const struct session_hooks *hooks, bool mtp, struct session **ret, struct error *e)
+{
+    struct session_header h;
+    struct session *s;
+    off_t size = fseeko(in->file, 0, SEEK_END) == 0 ? ftello(in->file) : -1;
+    if (size < 0 || fseeko(in->file, 0, SEEK_SET) != 0 || !get(in, &h, sizeof(h))) {
+        return error_set(e, ERROR_FORMAT, "%s: %lld bytes, shorter than a session header (%zu)", path, (long long)size, sizeof(h));
+    }
+    int r = check_header(g, &h, (uint64_t)size, path, e);
+    if (r == 0 && mtp && h.length > 0 && h.mtp_rows + 1 != h.length) {
+        r = error_set(e, ERROR_FORMAT, "%s: saved without MTP rows", path);
+    }
+    r = r < 0 ? r : session_create(g, hooks, mtp, &s, e);
+    if (r < 0) {
+        return r;
+    }
+    r = read_body(s, in, &h, path, e);
+    if (r < 0) {
+        session_destroy(s);
+        return r;
+    }
+    *ret = s;
+    return 0;
+}
+
+int session_restore(struct engine *g, const char *path, const struct session_hooks *hooks, bool mtp, struct session **ret, struct error *e)
+{
+    struct session_stream in = {.hash = XXH3_createState(), .file = fopen(path, "rbe")};
+    int r = in.hash ? 0 : error_nomem(e, "session file", 1024);
+    if (r == 0 && !in.file) {
+        r = error_set(e, -errno, "%s: cannot read the session: %s", path, strerror(errno));
+    }
+    if (r == 0) {
+        XXH3_64bits_reset(in.hash);
+        r = restore_from(g, &in, path, hooks, mtp, ret, e);
+    }
+    if (in.file) {
+        fclose(in.file);
+    }
+    XXH3_freeState(in.hash);
+    return r;
+}

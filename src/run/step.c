@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: steps (step.h): rows of the main layers, then, if a session wants it, rows of the MTP layer: MTP row p - 1 pairs
+ * the state at p - 1 with token p and runs with the main row of token p. Must not know: kernels. */
+#include "src/run/step.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "src/run/block.h"
+#include "src/run/head.h"
+#include "src/run/mtp.h"
+
+enum { FEEDS_MAX = EXTRA_ROWS + 1 };
+
+/* Rows [row, row + n) of the step belong to a feed; exact feeds come first. */
+struct feed {
+    struct session *session;
+    uint32_t row, n, mtp_row, mtp_n;
+    bool bulk, refresh;
+};
+
+struct step {
+    struct engine *engine;
+    bool open;
+    uint32_t cursor;           /* layers done; the MTP layer counts as one more */
+    struct feed feeds[FEEDS_MAX];
+    uint32_t n_feeds;
+    struct batch main, mtp;
+    struct span spans[FEEDS_MAX + 1], mtp_spans[FEEDS_MAX + 1];
+    struct batch_row *rows, *mtp_rows; /* [step_rows] */
+    struct mtp_row *mtp_in;    /* [step_rows] */
+    int32_t *tokens;           /* [step_rows] */
+    float *x;                  /* [step_rows, stride(hidden)] residual of main rows */
+    float *state;              /* [step_rows, stride(hidden)] after the final norm */
+    float *mtp_x;              /* [step_rows, stride(hidden)]; NULL without MTP layer */
+    struct buffer memory;
+};
+
+/* ---- storage ---- */
+
+static int step_storage(struct engine *g, struct step **ret, struct error *e)
+{
+    uint32_t n = g->step_rows;
+    size_t width = row_stride(g->shape->hidden) * sizeof(float), planes = g->shape->mtp_layers ? 3 : 2;
+    struct step *s = calloc(1, sizeof(*s));
+    if (!s) {
+        return error_nomem(e, "step", sizeof(*s));
+    }
+    *ret = s;
+    s->engine = g;
+    s->rows = calloc(n, sizeof(*s->rows));
+    s->mtp_rows = calloc(n, sizeof(*s->mtp_rows));
+    s->mtp_in = calloc(n, sizeof(*s->mtp_in));
+    s->tokens = calloc(n, sizeof(*s->tokens));
+    if (!s->rows || !s->mtp_rows || !s->mtp_in || !s->tokens) {
+        return error_nomem(e, "step rows", n * 64ull);
+    }
+    int r = buffer_init(&s->memory, &g->account, PURPOSE_WORK, planes * n * width, e);
+    if (r < 0) {
+        return r;
+    }
+    s->x = s->memory.data;
+    s->state = s->x + n * (width / sizeof(float));
+    s->mtp_x = planes == 3 ? s->state + n * (width / sizeof(float)) : NULL;
+    return 0;
+}
+
+int steps_init(struct engine *g, struct error *e)
+{
+    int r = 0;
+    for (uint32_t i = 0; i < STEPS_OPEN_MAX && r == 0; i++) {
+        r = step_storage(g, &g->steps[i], e);
+    }
+    return r;
+}
+
+void steps_deinit(struct engine *g)
+{
+    for (uint32_t i = 0; i < STEPS_OPEN_MAX; i++) {
+        struct step *s = g->steps[i];
+        if (!s) {
+            continue;
+        }
+        buffer_deinit(&s->memory);
+        free(s->rows);
+        free(s->mtp_rows);
+        free(s->mtp_in);
+        free(s->tokens);
+        free(s);
+        g->steps[i] = NULL;
+    }
+}
+
+/* ---- open ---- */
+
+static int check_feed(const struct engine *g, const struct step_feed *f, struct error *e)
+{
+    const struct session *s = f->session;
+    if (s->engine != g || s->in_step) {
+        return error_set(e, -EBUSY, s->in_step ? "the session is part of an open step; commit or abort that one first" : "the session belongs to another engine");
+    }
+    if (f->refresh) {
+        return f->n == 1 && s->length > 0 ? 0 : error_set(e, -EINVAL, "only the last position of a timeline can be refreshed");
+    }
+    if (f->n == 0 || (f->bulk && (f->n > g->ubatch || s->length % g->ubatch + f->n > g->ubatch))) {
+        return error_set(e, -EINVAL, "a feed of %u rows at position %u: a bulk chunk ends at the next multiple of %u (-ub) at the latest", f->n, s->length, g->ubatch);
+    }
+    if (f->n > g->context - s->length) {
+        return error_set(e, ERROR_FORMAT, "%u tokens do not fit: the timeline holds %u of %u positions; shorten the prompt or start with a larger -c", f->n, s->length, g->context);
+    }
+    for (uint32_t i = 0; i < f->n; i++) {
+        if (f->tokens[i] < 0 || (uint32_t)f->tokens[i] >= g->shape->vocab) {
+            return error_set(e, ERROR_FORMAT, "token %d at index %u is not an id of this model (0..%u)", (int)f->tokens[i], i, g->shape->vocab - 1);
+        }
+    }
+    return 0;
+}
+
+static int check_feeds(const struct engine *g, const struct step_feed *feeds, uint32_t n, struct error *e)
+{
+    uint64_t rows = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        int r = check_feed(g, &feeds[i], e);
+        if (r < 0) {
+            return r;
+        }
+        for (uint32_t k = 0; k < i; k++) {
+            if (feeds[k].session == feeds[i].session) {
+                return error_set(e, -EINVAL, "a session may be fed once per step");
+            }
+        }
+        rows += feeds[i].n;
+    }
+    if (n == 0 || n > FEEDS_MAX || rows > g->step_rows) {
+        return error_set(e, -EINVAL, "a step of %u feeds and %llu rows; at most %u feeds and %u rows", n, (unsigned long long)rows, FEEDS_MAX, g->step_rows);
+    }
+    return 0;
+}
+
+/* Rows of one feed, main and MTP. */
+static void add_feed(struct step *s, const struct step_feed *in)
+{
+    struct session *t = in->session;
+    struct feed *f = &s->feeds[s->n_feeds++];
+    bool mtp = t->mtp && !in->refresh;
+    uint32_t p0 = in->refresh ? t->length - 1 : t->length;
+    *f = (struct feed){.session = t, .row = s->main.n, .n = in->n, .mtp_row = s->mtp.n, .bulk = in->bulk, .refresh = in->refresh};
+    for (uint32_t i = 0; i < in->n; i++) {
+        int32_t token = in->refresh ? t->tokens[p0] : in->tokens[i];
+        s->tokens[s->main.n] = token;
+        s->rows[s->main.n++] = (struct batch_row){t, p0 + i, in->refresh};
+        if (mtp && p0 + i > 0) {
+            s->mtp_in[s->mtp.n] = (struct mtp_row){i > 0 ? s->state + (f->row + i - 1) * row_stride(s->engine->shape->hidden) : t->state, token};
+            s->mtp_rows[s->mtp.n++] = (struct batch_row){t, p0 + i - 1, false};
+        }
+    }
+    f->mtp_n = s->mtp.n - f->mtp_row;
+}
+
+/* One span of all exact rows, one for every bulk chunk. */
+static void spans_of(struct step *s)
+{
+    struct batch *b[2] = {&s->main, &s->mtp};
+    for (uint32_t k = 0; k < 2; k++) {
+        b[k]->n_spans = 0;
+        for (uint32_t i = 0; i < s->n_feeds; i++) {
+            const struct feed *f = &s->feeds[i];
+            uint32_t row = k ? f->mtp_row : f->row, n = k ? f->mtp_n : f->n;
+            struct span *last = b[k]->n_spans ? &b[k]->spans[b[k]->n_spans - 1] : NULL;
+            if (n > 0 && !f->bulk && last && !last->bulk) {
+                last->end = row + n;
+            } else if (n > 0) {
+                b[k]->spans[b[k]->n_spans++] = (struct span){row, row + n, f->bulk};
+            }
+        }
+    }
+}
+
+/* Pages for the rows of all feeds, the row before included when the MTP layer writes it. */
+static int prepare_pages(struct step *s, struct error *e)
+{
+    for (uint32_t i = 0; i < s->n_feeds; i++) {
+        const struct feed *f = &s->feeds[i];
+        uint32_t before = f->session->mtp && f->session->length > 0 ? 1 : 0;
+        int r = f->refresh ? 0 : kv_table_prepare(&f->session->kv, f->session->length - before, f->n + before, e);
+        if (r < 0) {
+            return r;
+        }
+    }
+    return 0;
+}
+
+static void embed_task(void *ctx, uint32_t row, uint32_t worker)
+{
+    const struct step *s = ctx;
+    const struct matrix_view *w = &s->engine->resident->embed;
+    uint32_t id = (uint32_t)s->tokens[row];
+    (void)worker;
+    s->engine->ops.dequantise[w->format](&(struct dequantise_args){.w = *w, .y = s->x + row * row_stride(s->engine->shape->hidden), .row_begin = id, .row_end = id + 1});
+}
+
+static void step_end(struct step *s)
+{
+    for (uint32_t i = 0; i < s->n_feeds; i++) {
+        s->feeds[i].session->in_step = false;
+        kv_table_truncate(&s->feeds[i].session->kv, s->feeds[i].session->length);
+    }
+    s->n_feeds = 0;
+    s->open = false;
+}
+
+int step_open(struct engine *g, const struct step_feed *feeds, uint32_t n, struct step **ret, struct error *e)
+{
+    struct step *s = !g->steps[0]->open ? g->steps[0] : g->steps[1];
+    int r = s->open ? error_set(e, -EBUSY, "%d steps are open already; commit or abort one first", STEPS_OPEN_MAX) : check_feeds(g, feeds, n, e);
+    if (r < 0) {
+        return r;
+    }
+    s->open = true;
+    s->cursor = s->n_feeds = 0;
+    s->main = (struct batch){.rows = s->rows, .spans = s->spans, .x = s->x};
+    s->mtp = (struct batch){.rows = s->mtp_rows, .spans = s->mtp_spans, .x = s->mtp_x};
+    for (uint32_t bulk = 0; bulk < 2; bulk++) {
+        for (uint32_t i = 0; i < n; i++) {
+            if (feeds[i].bulk == (bulk != 0)) {
+                add_feed(s, &feeds[i]);
+                feeds[i].session->in_step = true;
+            }
+        }
+    }
+    spans_of(s);
+    r = prepare_pages(s, e);
+    if (r == 0 && !g->script) {
+        r = engine_parallel(g, s->main.n, embed_task, s, e);
+    }
+    if (r < 0) {
+        step_end(s);
+        return r;
+    }
+    *ret = s;
+    return 0;
+}
+
+/* ---- layers ---- */
+
+static uint32_t layers_total(const struct step *s)
+{
+    return s->engine->script ? 1 : s->engine->shape->layers + (s->mtp.n ? 1 : 0);
+}
+
+uint32_t step_layers_left(const struct step *s)
+{
+    return layers_total(s) - s->cursor;
+}
+
+static int script_layer(const struct step *s, struct error *e)
+{
+    uint64_t left = (uint64_t)s->engine->script->delay_ms * s->main.n;
+    for (; left > 0 && !engine_cancelled(s->engine); left--) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return engine_cancelled(s->engine) ? error_set(e, ERROR_INTERRUPTED, "interrupted") : 0;
+}
+
+static int mtp_layer(struct step *s, struct error *e)
+{
+    uint32_t layer = s->engine->shape->layers;
+    int r = mtp_embed(s->engine, &s->mtp, s->mtp_in, layer, e);
+    return r < 0 ? r : block_run(s->engine, &s->mtp, layer, e);
+}
+
+int step_run(struct step *s, uint32_t layers, struct error *e)
+{
+    struct engine *g = s->engine;
+    for (uint32_t i = 0; i < layers && step_layers_left(s) > 0; i++) {
+        int r;
+        if (engine_cancelled(g)) {
+            return error_set(e, ERROR_INTERRUPTED, "interrupted");
+        }
+        if (g->script) {
+            r = script_layer(s, e);
+        } else if (s->cursor < g->shape->layers) {
+            r = block_run(g, &s->main, s->cursor, e);
+            if (r == 0 && s->cursor + 1 == g->shape->layers) {
+                head_normalise(g, s->x, s->main.n, g->resident->final_norm, s->state);
+            }
+        } else {
+            r = mtp_layer(s, e);
+        }
+        if (r < 0) {
+            return r;
+        }
+        s->cursor++;
+    }
+    return 0;
+}
+
+/* ---- commit ---- */
+
+/* Logits of the rows a session asks for: all with on_logits, always the last one. */
+static int feed_logits(struct step *s, const struct feed *f, struct error *e)
+{
+    struct engine *g = s->engine;
+    struct session *t = f->session;
+    size_t width = row_stride(g->shape->hidden), vocab = g->shape->vocab;
+    uint32_t first = t->hooks.on_logits && !f->refresh ? 0 : f->n - 1;
+    for (uint32_t i = first; i < f->n; i += OPS_MAX_ROWS) {
+        uint32_t n = min_u32(OPS_MAX_ROWS, f->n - i);
+        int r = head_logits(g, s->state + (f->row + i) * width, n, s->rows[f->row + i].position, e);
+        if (r < 0) {
+            return r;
+        }
+        for (uint32_t k = 0; k < n && t->hooks.on_logits && !f->refresh; k++) {
+            t->hooks.on_logits(t->hooks.ctx, s->rows[f->row + i + k].position, g->work.logits + k * vocab);
+        }
+        if (i + n == f->n) {
+            memcpy(t->logits, g->work.logits + (n - 1) * vocab, vocab * sizeof(float));
+        }
+    }
+    return 0;
+}
+
+static int feed_mtp_logits(struct step *s, const struct feed *f, struct error *e)
+{
+    struct engine *g = s->engine;
+    struct session *t = f->session;
+    size_t width = row_stride(g->shape->hidden);
+    const float *norm = f->mtp_n && t->hooks.on_mtp ? g->resident->layers[g->shape->layers].vector[ROLE_MTP_NORM] : NULL;
+    for (uint32_t i = 0; norm && i < f->mtp_n; i += OPS_MAX_ROWS) {
+        uint32_t n = min_u32(OPS_MAX_ROWS, f->mtp_n - i), row = f->mtp_row + i;
+        head_normalise(g, s->mtp_x + row * width, n, norm, s->mtp_x + row * width);
+        int r = head_logits(g, s->mtp_x + row * width, n, s->mtp_rows[row].position, e);
+        if (r < 0) {
+            return r;
+        }
+        for (uint32_t k = 0; k < n; k++) {
+            t->hooks.on_mtp(t->hooks.ctx, s->mtp_rows[row + k].position, g->work.logits + k * (size_t)g->shape->vocab);
+        }
+    }
+    return 0;
+}
+
+/* The timeline moves on. */
+static void feed_commit(struct step *s, const struct feed *f)
+{
+    struct engine *g = s->engine;
+    struct session *t = f->session;
+    if (!f->refresh) {
+        for (uint32_t i = 0; i < f->n; i++) {
+            t->tokens[t->length + i] = s->tokens[f->row + i];
+            if (t->hooks.on_token) {
+                t->hooks.on_token(t->hooks.ctx, t->length + i, s->tokens[f->row + i]);
+            }
+        }
+        t->length += f->n;
+        t->mtp_rows = f->mtp_n ? t->length - 1 : t->mtp_rows;
+        counter_add(f->n == 1 ? g->tokens_decode : g->tokens_prefill, f->n);
+    }
+    if (!g->script) {
+        memcpy(t->state, s->state + (f->row + f->n - 1) * row_stride(g->shape->hidden), g->shape->hidden * sizeof(float));
+    }
+    t->state_valid = t->logits_valid = true;
+}
+
+static int feed_finish(struct step *s, const struct feed *f, struct error *e)
+{
+    struct engine *g = s->engine;
+    if (g->script) {
+        script_logits(g->script, s->rows[f->row + f->n - 1].position, f->session->logits);
+        return 0;
+    }
+    int r = feed_logits(s, f, e);
+    return r < 0 ? r : feed_mtp_logits(s, f, e);
+}
+
+int step_commit(struct step *s, struct error *e)
+{
+    int r = step_layers_left(s) == 0 ? 0 : error_set(e, -EINVAL, "%u layers of the step are still to be run", step_layers_left(s));
+    for (uint32_t i = 0; i < s->n_feeds && r == 0; i++) {
+        s->feeds[i].session->logits_valid = false; /* its buffer is written next */
+        r = feed_finish(s, &s->feeds[i], e);
+    }
+    for (uint32_t i = 0; i < s->n_feeds && r == 0; i++) {
+        feed_commit(s, &s->feeds[i]);
+    }
+    step_end(s);
+    return r;
+}
+
+void step_abort(struct step *s)
+{
+    step_end(s);
+}
+
+int step_once(struct engine *g, const struct step_feed *feeds, uint32_t n, struct error *e)
+{
+    struct step *s;
+    int r = step_open(g, feeds, n, &s, e);
+    if (r < 0) {
+        return r;
+    }
+    r = step_run(s, step_layers_left(s), e);
+    if (r < 0) {
+        step_abort(s);
+        return r;
+    }
+    return step_commit(s, e);
+}
