@@ -132,8 +132,7 @@ float *check_output(struct check *c, size_t n)
 
 static bool message(struct check *c, const char *what, const char *text)
 {
-    printf("FAILED %s %s %s: %s: %s; case %u, %s; --seed %llu\n", c->op, c->variant, c->ops->isa, what, text, c->number,
-           c->shape, (unsigned long long)c->seed);
+    printf("FAILED %s: %s; case %u, %s; --seed %llu\n", what, text, c->number, c->shape, (unsigned long long)c->seed);
     return false;
 }
 
@@ -218,6 +217,8 @@ static uint64_t hash_text(uint64_t h, const char *s)
 void check_slot(struct check *c, const char *op, const char *variant, int id, bool same, check_case *one_case)
 {
     bool ok = true;
+    printf("%-12s %-10s %-7s ", op, variant, c->ops->isa);
+    fflush(stdout); /* a kernel that crashes leaves its name */
     c->op = op;
     c->variant = variant;
     /* Every slot has its own numbers, so that a failing one can be run alone. */
@@ -229,8 +230,7 @@ void check_slot(struct check *c, const char *op, const char *variant, int id, bo
     }
     c->failures += !ok;
     if (ok) {
-        printf("ok     %-12s %-10s %-7s %u cases%s\n", op, variant, c->ops->isa, c->number,
-               same && c->ops != c->ref ? ", scalar function" : "");
+        printf("ok, %u cases%s\n", c->number, same && c->ops != c->ref ? ", scalar function" : "");
     }
 }
 
@@ -267,7 +267,7 @@ void check_bench(struct check *c, const char *op, const char *variant, struct ch
     }
     qsort(sample, SAMPLES, sizeof(*sample), compare_doubles);
     double median = sample[SAMPLES / 2];
-    printf("bench  %-12s %-16s %-7s %10.2f us  %8.3f GB/s  (min %.3f, max %.3f)\n", op, variant, c->ops->isa, median * 1e6,
+    printf("%-12s %-16s %-7s %10.2f us  %8.3f GB/s  (min %.3f, max %.3f)\n", op, variant, c->ops->isa, median * 1e6,
            timed.bytes / median * 1e-9, timed.bytes / sample[SAMPLES - 1] * 1e-9, timed.bytes / sample[0] * 1e-9);
     release_buffers(c);
 }
