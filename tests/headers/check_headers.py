@@ -6,6 +6,7 @@ usage: check_headers.py ROOT
 
 Templates (*_tmpl.h) are bodies that a unit includes after its own macros, not headers, and are left out.
 """
+import concurrent.futures
 import os
 import shutil
 import subprocess
@@ -14,7 +15,8 @@ import sys
 FOLDERS = ["include", "src", "io", "cpu", "cuda"]
 CXX_SEEN = ("include/", "cuda/gpu.h")
 FLAGS = ["-I.", "-Iinclude", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-Wno-unused-function", "-D_GNU_SOURCE"]
-ISA_FLAGS = {"cpu/x86/": ["-mavx2", "-mfma", "-mf16c"]}
+AVX2 = ["-mavx2", "-mfma", "-mf16c"]
+AVX512 = ["-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni"]
 
 
 def find_compiler(*names):
@@ -29,10 +31,16 @@ def headers(root):
     return sorted(f for f in found if not f.endswith("_tmpl.h"))
 
 
+def isa_flags(header):
+    """Flags of the instruction set that a header of cpu/x86 is written for."""
+    if not header.startswith("cpu/x86/"):
+        return []
+    return AVX2 + (AVX512 if "avx512" in header else [])
+
+
 def compiles(root, header, command):
-    extra = [flag for prefix, flags in ISA_FLAGS.items() if header.startswith(prefix) for flag in flags]
     unit = f'#include "{header}"\n'
-    run = subprocess.run(command + FLAGS + extra + ["-"], input=unit, cwd=root, capture_output=True, text=True)
+    run = subprocess.run(command + FLAGS + isa_flags(header) + ["-"], input=unit, cwd=root, capture_output=True, text=True)
     if run.returncode != 0:
         print(f"{header}: does not compile alone with {' '.join(command)}\n{run.stderr}")
     return run.returncode == 0
@@ -46,15 +54,13 @@ def main():
         return 77
     if cxx is None:
         print("note: no C++ compiler in PATH, the C++ half is not checked; install g++")
-    ok, checked = True, 0
-    for header in headers(root):
-        ok &= compiles(root, header, [cc, "-xc", "-std=c11"])
-        checked += 1
-        if cxx and header.startswith(CXX_SEEN):
-            ok &= compiles(root, header, [cxx, "-xc++", "-std=c++17"])
-            checked += 1
-    print(f"{checked} compilations, {'all alone' if ok else 'some fail'}")
-    return 0 if ok else 1
+    jobs = [(header, [cc, "-xc", "-std=c11"]) for header in headers(root)]
+    if cxx:
+        jobs += [(header, [cxx, "-xc++", "-std=c++17"]) for header, _ in jobs if header.startswith(CXX_SEEN)]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        ok = list(pool.map(lambda job: compiles(root, *job), jobs))
+    print(f"{len(ok)} compilations, {ok.count(False)} fail")
+    return 0 if all(ok) else 1
 
 
 if __name__ == "__main__":

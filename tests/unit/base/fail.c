@@ -40,7 +40,7 @@ void *__real_calloc(size_t n, size_t size);
 void *__real_realloc(void *p, size_t n);
 char *__real_strdup(const char *s);
 void *__real_aligned_alloc(size_t align, size_t n);
-void *__real_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset);
+void *__real_mmap64(void *at, size_t n, int prot, int flags, int fd, off_t offset);
 int __real_madvise(void *at, size_t n, int what);
 int __real_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*fn)(void *), void *arg);
 void *__wrap_malloc(size_t n);
@@ -49,6 +49,7 @@ void *__wrap_realloc(void *p, size_t n);
 char *__wrap_strdup(const char *s);
 void *__wrap_aligned_alloc(size_t align, size_t n);
 void *__wrap_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset);
+void *__wrap_mmap64(void *at, size_t n, int prot, int flags, int fd, off_t offset);
 int __wrap_madvise(void *at, size_t n, int what);
 int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*fn)(void *), void *arg);
 
@@ -64,7 +65,13 @@ void *__wrap_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset)
         errno = ENOMEM;
         return MAP_FAILED;
     }
-    return __real_mmap(at, n, prot, flags, fd, offset);
+    return __real_mmap64(at, n, prot, flags, fd, offset);
+}
+
+/* What mmap is called with large file offsets. */
+void *__wrap_mmap64(void *at, size_t n, int prot, int flags, int fd, off_t offset)
+{
+    return __wrap_mmap(at, n, prot, flags, fd, offset);
 }
 
 int __wrap_madvise(void *at, size_t n, int what)
