@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: main: commands by name, the exit status. Must not know: what a command does. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/attr.h"
+#include "src/base/str.h"
+#include "src/cli/cli.h"
+#include "src/commands/commands.h"
+
+/* One of `run` and `look`: a command of this folder, or one that looks inside. */
+static const struct command {
+    const char *name, *summary;
+    int (*run)(struct cli *c, int argc, char **argv);
+    int (*look)(int argc, char **argv, const volatile int *cancel);
+} commands[] = {
+    { "run", "generate text, or talk", cli_run, NULL },
+    { "score", "log-probabilities and perplexity of a text, routing", cli_score, NULL },
+    { "tokenize", "text to token ids", cli_tokenize, NULL },
+    { "detokenize", "token ids to bytes", cli_detokenize, NULL },
+    { "template", "chat requests to prompt text", cli_template, NULL },
+    { "plan", "where every byte goes and what speed to expect", NULL, command_plan },
+    { "inspect", "config, tensors and sizes of a model", NULL, command_inspect },
+    { "check", "verify a model file", NULL, command_check },
+    { "synth", "write a true-shape synthetic model", NULL, command_synth },
+};
+
+static const char *const later[] = { "serve", "bench", "doctor", "tune", "trace", "convert", "top", "loadtest" };
+
+static void print_usage(FILE *out)
+{
+    fputs("usage: sluice COMMAND [flags]\n\nRuns DeepSeek-V3-class mixture-of-experts models.\n\ncommands:\n", out);
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
+        fprintf(out, "  %-12s %s\n", commands[i].name, commands[i].summary);
+    }
+    fputs("\n  sluice COMMAND --help   flags and examples\n  sluice --version\n\n"
+          "exit status: 0 done, 1 failed, 2 wrong usage, 3 does not fit, 130 interrupted\n\n"
+          "example:\n  sluice run -m models/demo -p \"It is a truth universally acknowledged\" -n 40\n", out);
+}
+
+static const struct command *find_command(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
+        if (strcmp(name, commands[i].name) == 0) {
+            return &commands[i];
+        }
+    }
+    return NULL;
+}
+
+static int refuse_command(struct cli *c, const char *name)
+{
+    const char *names[ARRAY_LEN(commands) + 1] = { NULL };
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
+        names[i] = commands[i].name;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(later); i++) {
+        if (strcmp(name, later[i]) == 0) {
+            return term_refuse(&c->term, SLUICE_USAGE, "%s: not in this build; sluice --help lists the commands that are", name);
+        }
+    }
+    const char *near = nearest_name(name, names);
+    if (near != NULL) {
+        return term_refuse(&c->term, SLUICE_USAGE, "unknown command %s; did you mean %s?", name, near);
+    }
+    return term_refuse(&c->term, SLUICE_USAGE, "unknown command %s; sluice --help lists them", name);
+}
+
+static int dispatch(struct cli *c, int argc, char **argv)
+{
+    const struct command *command = find_command(argv[0]);
+    if (command == NULL) {
+        return refuse_command(c, argv[0]);
+    }
+    return command->run != NULL ? command->run(c, argc, argv) : command->look(argc, argv, &c->signals.cancel);
+}
+
+static int run_main(struct cli *c, int argc, char **argv)
+{
+    if (argc < 2) {
+        print_usage(stderr);
+        return SLUICE_USAGE;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("sluice %s\n", sluice_version());
+        return SLUICE_OK;
+    }
+    bool help = strcmp(argv[1], "help") == 0;
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || (help && argc == 2)) {
+        print_usage(stdout);
+        return SLUICE_OK;
+    }
+    if (help) {
+        char option[] = "--help";
+        return dispatch(c, 2, (char *[]){ argv[2], option, NULL });
+    }
+    return dispatch(c, argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv)
+{
+    struct cli c;
+    term_init(&c.term);
+    int r = signals_start(&c.signals);
+    if (r < 0) {
+        return term_refuse(&c.term, SLUICE_FAILED, "cannot take signals: %s", strerror(-r));
+    }
+    int status = run_main(&c, argc, argv);
+    errno = 0;
+    if ((fflush(stdout) != 0 || ferror(stdout)) && status == SLUICE_OK) {
+        status = term_refuse(&c.term, SLUICE_FAILED, "cannot write to stdout: %s", errno != 0 ? strerror(errno) : "some output was lost");
+    }
+    term_deinit(&c.term);
+    return status;
+}

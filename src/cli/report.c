@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: figures of a run. Must not know: how they came about. */
+#include "src/cli/report.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+static double rate(double amount, double seconds) { return seconds > 0 ? amount / seconds : NAN; }
+
+void report_number(struct str *out, double value)
+{
+    if (isfinite(value)) {
+        str_printf(out, "%.9g", value);
+    } else {
+        str_puts(out, "null");
+    }
+}
+
+static void field(struct str *out, const char *name, double value)
+{
+    str_printf(out, "\"%s\": ", name);
+    report_number(out, value);
+    str_puts(out, ", ");
+}
+
+static void cache_tier(struct str *out, const struct sluice_engine *engine, const char *tier)
+{
+    static const char *const kinds[] = { "hits", "misses", "bytes" };
+    str_printf(out, "\"%s\": {", tier);
+    for (int i = 0; i < 3; i++) {
+        char name[48];
+        snprintf(name, sizeof(name), "expert.%s.%s", tier, kinds[i]);
+        str_printf(out, "%s\"%s\": %" PRIu64, i == 0 ? "" : ", ", kinds[i], sluice_engine_counter(engine, name));
+    }
+    str_puts(out, "}");
+}
+
+void report_timings(struct str *out, const struct sluice_engine *engine, const struct timings *t)
+{
+    static const char *const tiers[] = { "vram", "ram", "nvme" };
+    struct sluice_model_info info;
+    sluice_engine_info(engine, &info);
+    double bytes = (double)info.bytes_per_token;
+    str_puts(out, "{\"test\": null, ");
+    field(out, "prompt_n", (double)t->prompt_n);
+    field(out, "prompt_s", t->prompt_s);
+    field(out, "decode_n", t->decode_n);
+    field(out, "decode_s", t->decode_s);
+    field(out, "prompt_tok_s", rate((double)t->prompt_n, t->prompt_s));
+    field(out, "decode_tok_s", rate(t->decode_n, t->decode_s));
+    str_printf(out, "\"bytes_per_token\": {\"vram\": 0, \"ram\": %.0f, \"nvme\": 0}, ", bytes);
+    field(out, "read_gb_s", rate(bytes * t->decode_n, t->decode_s) / 1e9);
+    str_puts(out, "\"ceiling_gb_s\": null, \"ceiling_share\": null, \"cache\": {");
+    for (int i = 0; i < 3; i++) {
+        str_puts(out, i == 0 ? "" : ", ");
+        cache_tier(out, engine, tiers[i]);
+    }
+    str_printf(out, "}, \"draft\": {\"drafted\": %" PRIu64 ", \"accepted\": %" PRIu64 "}, \"steps_down\": ", sluice_engine_counter(engine, "draft.drafted"),
+               sluice_engine_counter(engine, "draft.accepted"));
+    char *steps = sluice_engine_steps_down_json(engine);
+    str_puts(out, steps != NULL ? steps : "[]");
+    out->failed |= steps == NULL;
+    sluice_free(steps);
+    str_puts(out, "}");
+}
+
+void report_line(struct term *term, const struct sluice_engine *engine, const struct timings *t)
+{
+    struct sluice_model_info info;
+    sluice_engine_info(engine, &info);
+    double prompt = rate((double)t->prompt_n, t->prompt_s), decode = rate(t->decode_n, t->decode_s);
+    term_print(term, SLUICE_LOG_NOTICE, "prompt %zu tokens, %.1f tok/s; answer %u tokens, %.1f tok/s, %.1f GB/s of weights", t->prompt_n, isfinite(prompt) ? prompt : 0.0,
+               t->decode_n, isfinite(decode) ? decode : 0.0, isfinite(decode) ? decode * (double)info.bytes_per_token / 1e9 : 0.0);
+}
