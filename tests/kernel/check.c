@@ -40,8 +40,9 @@ void check_fill_floats(struct check *c, float *x, size_t n)
 
 void check_fill_bytes(struct check *c, void *p, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
-        ((uint8_t *)p)[i] = (uint8_t)check_random(c);
+    for (size_t i = 0; i < n; i += sizeof(uint64_t)) {
+        uint64_t word = check_random(c);
+        memcpy((uint8_t *)p + i, &word, min_u64(sizeof(word), n - i));
     }
 }
 
@@ -214,9 +215,19 @@ static uint64_t hash_text(uint64_t h, const char *s)
     return h;
 }
 
+bool check_wanted(const struct check *c, const char *op, const char *variant)
+{
+    char name[64];
+    snprintf(name, sizeof(name), "%s %s", op, variant);
+    return c->only == NULL || strstr(name, c->only) != NULL;
+}
+
 void check_slot(struct check *c, const char *op, const char *variant, int id, bool same, check_case *one_case)
 {
     bool ok = true;
+    if (!check_wanted(c, op, variant)) {
+        return;
+    }
     printf("%-12s %-10s %-7s ", op, variant, c->ops->isa);
     fflush(stdout); /* a kernel that crashes leaves its name */
     c->op = op;
@@ -260,6 +271,10 @@ void check_bench(struct check *c, const char *op, const char *variant, struct ch
 {
     enum { SAMPLES = 5 };
     double sample[SAMPLES];
+    if (!check_wanted(c, op, variant)) {
+        release_buffers(c);
+        return;
+    }
     double once = time_runs(timed, 1);
     unsigned repeat = once > 0.02 ? 1 : (unsigned)(0.02 / (once + 1e-9)) + 1;
     for (int i = 0; i < SAMPLES; i++) {

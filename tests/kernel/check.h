@@ -26,6 +26,7 @@ struct check {
     uint64_t seed, state;
     unsigned cases, number; /* number: of the case that runs */
     bool bench;
+    const char *only; /* run only what has it in "op variant"; NULL: all */
     unsigned failures;
     char shape[160]; /* of the case that runs, for messages */
     struct check_region regions[CHECK_BUFFERS];
@@ -68,6 +69,9 @@ struct check_timed {
     void *args;
     double bytes;
 };
+
+/* False if --only leaves this out; check_slot and check_bench ask by themselves. */
+bool check_wanted(const struct check *c, const char *op, const char *variant);
 
 /* Runs the cases of one slot and prints its line. `same` : the table under test holds the scalar function. */
 void check_slot(struct check *c, const char *op, const char *variant, int id, bool same, check_case *one_case);

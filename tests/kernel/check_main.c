@@ -10,8 +10,9 @@
 #include "tests/kernel/check.h"
 
 static const char usage[] =
-    "usage: check_kernels [--seed N] [--cases N] [--isa NAME] [--bench]\n"
-    "Compares all kernels of the instruction sets this machine has with the scalar ones; exit status 1 on a difference.\n";
+    "usage: check_kernels [--seed N] [--cases N] [--isa NAME] [--only TEXT] [--bench]\n"
+    "Compares all kernels of the instruction sets this machine has with the scalar ones; exit status 1 on a difference.\n"
+    "--only runs what has TEXT in \"operation variant\", such as \"matvec q4_k\".\n";
 
 struct options {
     struct check check;
@@ -29,6 +30,8 @@ static bool parse(int argc, char **argv, struct options *o)
             o->check.seed = strtoull(argv[++i], NULL, 0);
         } else if (strcmp(argv[i], "--cases") == 0 && has_value) {
             o->check.cases = (unsigned)strtoul(argv[++i], NULL, 0);
+        } else if (strcmp(argv[i], "--only") == 0 && has_value) {
+            o->check.only = argv[++i];
         } else if (strcmp(argv[i], "--isa") == 0 && has_value && cpu_isa_by_name(argv[i + 1], &o->isa)) {
             o->all_isas = false;
             i++;
