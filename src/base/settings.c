@@ -51,6 +51,8 @@ static const struct entry entries[] = {
       .alias = "ubatch-size", AT(ubatch), .kind = KIND_COUNT, .min = 1, .max = 65536 },
     { { "ctx", "-c", "N", "auto", "positions of a session" },
       .alias = "ctx-size", AT(context), .kind = KIND_COUNT, .max = INT32_MAX },
+    { { "parallel", "-np", "N", "1", "sessions that can hold a full context at once" },
+      AT(parallel), .kind = KIND_COUNT, .min = 1, .max = 1024 },
     { { "cache-type-k", "-ctk", "f32|bf16|f16|q8_0", "f16", "type of the latent KV cache" },
       AT(kv_type), .kind = KIND_CHOICE },
     { { "activations", NULL, "int8|f32", "int8", "activations that meet block formats" },

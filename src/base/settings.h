@@ -32,6 +32,7 @@ struct settings {
     uint32_t threads;        /* -t, --threads; 0 auto */
     uint32_t ubatch;         /* -ub, --ubatch: rows of a prompt chunk; default 512 */
     uint32_t context;        /* -c, --ctx: positions; 0: chosen by the plan */
+    uint32_t parallel;       /* -np, --parallel: sessions that can hold a full context at once; default 1 */
     char *kv_type;           /* -ctk, --cache-type-k: f32 bf16 f16 q8_0 */
     char *activations;       /* --activations: int8 f32 */
     char *isa;               /* --isa: auto scalar avx2 avx512 */

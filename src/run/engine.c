@@ -210,7 +210,7 @@ static int open_pool(struct engine *g, uint32_t threads, const struct topology *
 static int open_plan(struct engine *g, const struct topology *t, uint32_t *ret_threads, struct error *e)
 {
     char why[160] = "as set";
-    struct plan_input in = {.shape = g->shape, .sessions = 1, .kv = kv_type_of(g->settings.kv_type), .context = g->settings.context, .ubatch = g->settings.ubatch, .ram_setting = g->settings.ram};
+    struct plan_input in = {.shape = g->shape, .sessions = g->settings.parallel, .kv = kv_type_of(g->settings.kv_type), .context = g->settings.context, .ubatch = g->settings.ubatch, .ram_setting = g->settings.ram};
     int r = probe_machine(&(struct probe_options){.topology = t}, &g->machine, e);
     if (r < 0) {
         return r;

@@ -46,7 +46,7 @@ void plan_input_init(struct plan_input *ret, const struct weights *w, const stru
         .threads = settings->threads,
         .ubatch = settings->ubatch,
         .context = settings->context,
-        .sessions = 1,
+        .sessions = settings->parallel,
         .kv = kv_type_by_name(settings->kv_type),
     };
 }

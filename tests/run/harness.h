@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: what tests of the public API share: opening a model with settings, feeding, and the bits of every logit. */
+#ifndef SLUICE_TESTS_RUN_HARNESS_H
+#define SLUICE_TESTS_RUN_HARNESS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sluice/sluice.h"
+
+/* name, value, name, value, ..., NULL; a failure ends the test with the message. */
+struct sluice_engine *harness_open(const char *model, ...);
+
+/* Logits of a timeline, kept by a hook: [n, vocab], row p belongs to position p. */
+struct recording {
+    float *logits;
+    uint32_t vocab, n, capacity;
+};
+
+struct sluice_session *harness_session(struct sluice_engine *g, struct recording *r);
+void harness_feed(struct sluice_session *s, const int32_t *tokens, size_t n);
+
+/* Fails unless rows [first, first + n) are the same bits (NaN never passes: commit refuses it). */
+void recording_equal(const struct recording *a, const struct recording *b, uint32_t first, uint32_t n, const char *what);
+void recording_deinit(struct recording *r);
+
+/* Token ids of a fixed pseudo-random text, below `vocab`, the first one 0. */
+void harness_tokens(uint32_t seed, uint32_t vocab, int32_t *ret, size_t n);
+
+#endif
