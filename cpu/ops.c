@@ -4,6 +4,7 @@
 #include "cpu/cpu.h"
 #include "cpu/gemm.h"
 #include "cpu/ref.h"
+#include "cpu/x86/init.h"
 
 static void init_scalar(struct ops *ret_ops)
 {
@@ -40,6 +41,10 @@ void cpu_ops_init(struct ops *ret_ops, enum cpu_isa isa, const struct cpu_flags 
 {
     gemm_init();
     init_scalar(ret_ops);
-    (void)isa;
-    (void)flags;
+    if (isa >= CPU_AVX2) {
+        cpu_ops_init_avx2(ret_ops, flags);
+    }
+    if (isa >= CPU_AVX512) {
+        cpu_ops_init_avx512(ret_ops, flags);
+    }
 }

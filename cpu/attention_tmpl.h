@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Template over cpu/x86/simd_<isa>.h. Owns: cached rows and absorbed attention, sixteen heads at a time (a lane each
+ * where heads do the same). Must not know: pages' owners, layers. */
+#ifndef SLUICE_CPU_ATTENTION_TMPL_H
+#define SLUICE_CPU_ATTENTION_TMPL_H
+
+#include "cpu/vector_tmpl.h"
+
+enum {
+    KV_BLOCK = 32,
+    HEAD_TILE = 16,
+    HEAD_GROUP = 4, /* heads that share a load of latents */
+    ROW_BLOCK = 8,  /* rows that fit in the first-level cache */
+};
+
+/* ---- one part (latent or rope) of a cached row: returns where the next part starts ---- */
+
+SIMD_INLINE uint8_t *store_part_f32(const float *x, uint8_t *row, uint32_t n)
+{
+    memcpy(row, x, n * sizeof(float));
+    return row + n * sizeof(float);
+}
+
+/* Every NaN becomes the quiet one without payload, its sign kept. */
+SIMD_INLINE struct vi canonical_bits(struct vf x)
+{
+    struct vi sign = vi_and(vi_bits(x), vi_set1_32(INT32_MIN));
+    struct vf nan = vf_bits(vi_or(sign, vi_set1_32(0x7fc00000)));
+    return vi_bits(vf_select(vf_unordered(x, x), nan, x));
+}
+
+SIMD_INLINE void to_halves(uint8_t *p, struct vf x) { vf_to_halves(p, vf_bits(canonical_bits(x))); }
+
+SIMD_INLINE void to_bf16(uint8_t *p, struct vf x)
+{
+    struct vi bits = canonical_bits(x);
+    struct vi odd = vi_and(vi_shr32(bits, 16), vi_set1_32(1));
+    vi_store_words(p, vi_shr32(vi_add32(bits, vi_add32(odd, vi_set1_32(0x7fff))), 16));
+}
+
+SIMD_INLINE uint8_t *store_words(const float *x, uint8_t *row, uint32_t n, void (*convert)(uint8_t *, struct vf))
+{
+    uint32_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        convert(row + 2 * (size_t)i, vf_load(x + i));
+    }
+    if (i < n) {
+        uint8_t last[32];
+        convert(last, vf_load_first(x + i, n - i));
+        memcpy(row + 2 * (size_t)i, last, 2 * (size_t)(n - i));
+    }
+    return row + 2 * (size_t)n;
+}
+
+SIMD_INLINE uint8_t *store_part_f16(const float *x, uint8_t *row, uint32_t n)
+{
+    return store_words(x, row, n, to_halves);
+}
+
+SIMD_INLINE uint8_t *store_part_bf16(const float *x, uint8_t *row, uint32_t n)
+{
+    return store_words(x, row, n, to_bf16);
+}
+
+SIMD_INLINE uint8_t *store_part_q8_0(const float *x, uint8_t *row, uint32_t n)
+{
+    for (uint32_t c = 0; c < n; c += KV_BLOCK) {
+        uint32_t count = min_u32(KV_BLOCK, n - c);
+        float block[KV_BLOCK] = {0};
+        int8_t q[KV_BLOCK];
+        int16_t bsum16[KV_BLOCK / 16];
+        memcpy(block, x + c, count * sizeof(float));
+        uint16_t scale = float_to_half(quantise_block(block, q, bsum16, KV_BLOCK));
+        memcpy(row, &scale, sizeof(scale));
+        memcpy(row + sizeof(scale), q, count);
+        row += sizeof(scale) + count;
+    }
+    return row;
+}
+
+SIMD_INLINE const uint8_t *load_part_f32(const uint8_t *row, float *y, uint32_t n)
+{
+    memcpy(y, row, n * sizeof(float));
+    return row + n * sizeof(float);
+}
+
+SIMD_INLINE const uint8_t *load_words(const uint8_t *row, float *y, uint32_t n, struct vf (*convert)(const uint8_t *))
+{
+    uint32_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        vf_store(y + i, convert(row + 2 * (size_t)i));
+    }
+    if (i < n) {
+        uint8_t last[32] = {0};
+        memcpy(last, row + 2 * (size_t)i, 2 * (size_t)(n - i));
+        vf_store_first(y + i, convert(last), n - i);
+    }
+    return row + 2 * (size_t)n;
+}
+
+SIMD_INLINE const uint8_t *load_part_f16(const uint8_t *row, float *y, uint32_t n)
+{
+    return load_words(row, y, n, vf_from_halves);
+}
+
+SIMD_INLINE const uint8_t *load_part_bf16(const uint8_t *row, float *y, uint32_t n)
+{
+    return load_words(row, y, n, vf_from_bf16);
+}
+
+SIMD_INLINE const uint8_t *load_part_q8_0(const uint8_t *row, float *y, uint32_t n)
+{
+    for (uint32_t c = 0; c < n; c += KV_BLOCK) {
+        uint32_t count = min_u32(KV_BLOCK, n - c);
+        struct vf scale = vf_set1(half_float(row));
+        uint8_t codes[KV_BLOCK] = {0};
+        memcpy(codes, row + 2, count);
+        for (uint32_t i = 0; i < count; i += 16) {
+            vf_store_first(y + c + i, vf_mul(vf_from_s8(b16_load(codes + i)), scale), min_u32(16, count - i));
+        }
+        row += 2 + count;
+    }
+    return row;
+}
+
+#define KV_FORMAT(type)                                                                                              \
+    static void kv_store_##type(const struct kv_store_args *a)                                                       \
+    {                                                                                                                \
+        store_part_##type(a->rope, store_part_##type(a->latent, a->row, a->layout.latent), a->layout.rope);          \
+    }                                                                                                                \
+    static void kv_load_##type(const struct kv_load_args *a)                                                         \
+    {                                                                                                                \
+        for (uint32_t i = 0; i < a->n; i++) {                                                                        \
+            const uint8_t *row = (const uint8_t *)a->rows + i * a->layout.row_bytes;                                 \
+            float *y = a->y + i * a->y_stride;                                                                       \
+            load_part_##type(load_part_##type(row, y, a->layout.latent), y + a->layout.latent, a->layout.rope);      \
+        }                                                                                                            \
+    }
+
+KV_FORMAT(f32)
+KV_FORMAT(bf16)
+KV_FORMAT(f16)
+KV_FORMAT(q8_0)
+
+static void kv_load(const struct kv_load_args *a)
+{
+    static void (*const by_type[KV_TYPE_COUNT])(const struct kv_load_args *) = {
+        [KV_F32] = kv_load_f32, [KV_BF16] = kv_load_bf16, [KV_F16] = kv_load_f16, [KV_Q8_0] = kv_load_q8_0};
+    by_type[a->layout.type](a);
+}
+
+/* ---- attention ---- */
+
+/* Sixteen heads (from `first` on; fewer at the end) over one page of n rows. */
+struct head_tile {
+    const struct attn_segment_args *args;
+    uint32_t first, heads, n;
+    float e[KV_PAGE][HEAD_TILE]; /* scores, then exp(score - m) */
+    float a[HEAD_TILE], b[HEAD_TILE]; /* where the segment goes on: factors of what was and of this page */
+};
+
+/* Dot products of `heads` rows of q with `rows` rows of c, both at most 2. */
+SIMD_INLINE void dot_group(const float *q, size_t q_stride, uint32_t heads, const float *c, size_t c_stride,
+                           uint32_t rows, uint32_t n, float ret_dot[2][2])
+{
+    struct vf acc[2][2] = {{vf_zero(), vf_zero()}, {vf_zero(), vf_zero()}};
+    uint32_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        for (uint32_t h = 0; h < heads; h++) {
+            for (uint32_t t = 0; t < rows; t++) {
+                acc[h][t] = vf_fma(vf_load(q + h * q_stride + i), vf_load(c + t * c_stride + i), acc[h][t]);
+            }
+        }
+    }
+    for (uint32_t h = 0; h < heads; h++) {
+        for (uint32_t t = 0; t < rows; t++) {
+            ret_dot[h][t] = vf_sum(dot_rest(q + h * q_stride, c + t * c_stride, i, n, acc[h][t]));
+        }
+    }
+}
+
+SIMD_INLINE void score_group(struct head_tile *p, uint32_t h, uint32_t heads, uint32_t t, uint32_t rows)
+{
+    const struct attn_segment_args *args = p->args;
+    const uint32_t latent = args->layout.latent, rope = args->layout.rope;
+    const size_t width = (size_t)latent + rope, head = p->first + h;
+    const float *row = args->scratch + t * width;
+    float of_latent[2][2], of_rope[2][2];
+    dot_group(args->q_latent + head * latent, latent, heads, row, width, rows, latent, of_latent);
+    dot_group(args->q_rope + head * args->q_rope_stride, args->q_rope_stride, heads, row + latent, width, rows, rope,
+              of_rope);
+    for (uint32_t i = 0; i < heads; i++) {
+        for (uint32_t j = 0; j < rows; j++) {
+            p->e[t + j][h + i] = args->scale * (of_latent[i][j] + of_rope[i][j]);
+        }
+    }
+}
+
+static void score_heads(struct head_tile *p, uint32_t h, uint32_t heads, uint32_t t, uint32_t end)
+{
+    for (; heads == 2 && t + 2 <= end; t += 2) {
+        score_group(p, h, 2, t, 2);
+    }
+    for (; t < end; t++) {
+        for (uint32_t i = 0; i < heads; i++) {
+            score_group(p, h + i, 1, t, 1);
+        }
+    }
+}
+
+/* Rows go by few at a time, so that they stay near while all heads pass. */
+static void score_page(struct head_tile *p)
+{
+    memset(p->e, 0, sizeof(p->e));
+    for (uint32_t t = 0; t < p->n; t += ROW_BLOCK) {
+        for (uint32_t h = 0; h < p->heads; h += 2) {
+            score_heads(p, h, min_u32(2, p->heads - h), t, min_u32(t + ROW_BLOCK, p->n));
+        }
+    }
+}
+
+/* Scores to weights, sum and maximum; the latter two joined with those of the pages before. A lane is a head. */
+static void weigh_page(struct head_tile *p, bool first_page)
+{
+    float *to_m = p->args->m + p->first, *to_z = p->args->z + p->first;
+    struct vf m = vf_set1(-INFINITY), z = vf_zero();
+    for (uint32_t t = 0; t < p->n; t++) {
+        m = vf_max(vf_load(p->e[t]), m);
+    }
+    for (uint32_t t = 0; t < p->n; t++) {
+        struct vf e = vf_exp(vf_sub(vf_load(p->e[t]), m));
+        vf_store(p->e[t], e);
+        z = vf_add(z, e);
+    }
+    if (!first_page) {
+        struct vf before = vf_load_first(to_m, p->heads), both = vf_max(m, before);
+        struct vf a = vf_exp(vf_sub(before, both)), b = vf_exp(vf_sub(m, both));
+        vf_store(p->a, a);
+        vf_store(p->b, b);
+        m = both;
+        z = vf_fma(vf_load_first(to_z, p->heads), a, vf_mul(b, z));
+    }
+    vf_store_first(to_m, m, p->heads);
+    vf_store_first(to_z, z, p->heads);
+}
+
+/* `count` <= 16 latents from c on, of `heads` heads from h on. */
+SIMD_INLINE void sum_group(const struct head_tile *p, uint32_t h, uint32_t heads, uint32_t c, uint32_t count,
+                           bool first_page)
+{
+    const struct attn_segment_args *args = p->args;
+    const size_t latent = args->layout.latent, width = latent + args->layout.rope;
+    const float *row = args->scratch + c;
+    struct vf sum[HEAD_GROUP];
+    for (uint32_t i = 0; i < heads; i++) {
+        sum[i] = vf_zero();
+    }
+    for (uint32_t t = 0; t < p->n; t++, row += width) {
+        struct vf v = count == 16 ? vf_load(row) : vf_load_first(row, count);
+        for (uint32_t i = 0; i < heads; i++) {
+            sum[i] = vf_fma(vf_set1(p->e[t][h + i]), v, sum[i]);
+        }
+    }
+    for (uint32_t i = 0; i < heads; i++) {
+        float *u = args->u + (p->first + h + i) * latent + c;
+        struct vf before = first_page ? vf_zero() : vf_load_first(u, count);
+        struct vf joined = vf_fma(before, vf_set1(p->a[h + i]), vf_mul(vf_set1(p->b[h + i]), sum[i]));
+        vf_store_first(u, first_page ? sum[i] : joined, count);
+    }
+}
+
+static void sum_latents(const struct head_tile *p, uint32_t c, uint32_t count, bool first_page)
+{
+    uint32_t h = 0;
+    for (; count == 16 && h + HEAD_GROUP <= p->heads; h += HEAD_GROUP) {
+        sum_group(p, h, HEAD_GROUP, c, 16, first_page);
+    }
+    for (; h < p->heads; h++) {
+        sum_group(p, h, 1, c, count, first_page);
+    }
+}
+
+static void attn_segment(const struct attn_segment_args *args)
+{
+    const uint32_t latent = args->layout.latent, width = latent + args->layout.rope;
+    for (uint32_t done = 0, n; done < args->n; done += n) {
+        n = min_u32(KV_PAGE, args->n - done);
+        kv_load(&(struct kv_load_args){args->layout, args->pages[done / KV_PAGE], args->scratch, width, n});
+        for (uint32_t first = 0; first < args->heads; first += HEAD_TILE) {
+            struct head_tile tile = {.args = args, .first = first, .heads = min_u32(HEAD_TILE, args->heads - first), .n = n};
+            score_page(&tile);
+            weigh_page(&tile, done == 0);
+            for (uint32_t c = 0; c < latent; c += 16) {
+                sum_latents(&tile, c, min_u32(16, latent - c), done == 0);
+            }
+        }
+    }
+}
+
+/* y = y * a + b * u */
+SIMD_INLINE void merge_latents(float *y, const float *u, float a, float b, uint32_t latent)
+{
+    for (uint32_t c = 0; c < latent; c += 16) {
+        uint32_t n = min_u32(16, latent - c);
+        struct vf more = vf_mul(vf_set1(b), vf_load_first(u + c, n));
+        vf_store_first(y + c, vf_fma(vf_load_first(y + c, n), vf_set1(a), more), n);
+    }
+}
+
+static void attn_merge(const struct attn_merge_args *args)
+{
+    float m = args->m[0], z = args->z[0];
+    memcpy(args->y, args->u, args->latent * sizeof(float));
+    for (uint32_t s = 1; s < args->segments; s++) {
+        float more = args->m[s * args->m_stride], both = more > m ? more : m;
+        float a = exp_exact(m - both), b = exp_exact(more - both);
+        m = both;
+        z = fmaf(z, a, b * args->z[s * args->m_stride]);
+        merge_latents(args->y, args->u + s * args->u_stride, a, b, args->latent);
+    }
+    for (uint32_t c = 0; c < args->latent; c += 16) {
+        uint32_t n = min_u32(16, args->latent - c);
+        vf_store_first(args->y + c, vf_div(vf_load_first(args->y + c, n), vf_set1(z)), n);
+    }
+}
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Template over cpu/x86/simd_<isa>.h, which the including file names first. Owns: the loops over weight rows,
+ * activation rows and steps of a matrix-times-row product. Must not know: how a format is packed. */
+#ifndef SLUICE_CPU_MATVEC_TMPL_H
+#define SLUICE_CPU_MATVEC_TMPL_H
+
+#include "common/intmath.h"
+#include "common/ops.h"
+
+enum {
+    BLOCKS_PER_STEP = 4, /* of 32 elements */
+    STEP_MAX_BYTES = 4 * 34,
+    PIECE = 256, /* elements decoded at a time */
+};
+
+/* Adds `blocks` blocks (of which only the first exist where it is below BLOCKS_PER_STEP) that start at column col to
+ * the accumulators of n activation rows. */
+#define STEP_FUNCTION(name)                                                                                          \
+    void name(const uint8_t *w, uint32_t blocks, const struct act_rows *act, size_t col, uint32_t n, struct vf *acc)
+
+/* y[0..count) = w(r, col + i) as float32; col is a multiple of PIECE. */
+#define PIECE_FUNCTION(name) void name(const struct matrix_view *w, uint32_t r, uint32_t col, uint32_t count, float *y)
+
+SIMD_INLINE const uint8_t *row_data(const struct matrix_view *w, uint32_t r)
+{
+    return (const uint8_t *)w->data + (size_t)r * w->row_bytes;
+}
+
+/* ---- blocks against int8 activations ---- */
+
+/* `rows` weight rows from r times n activation rows; one of the two is 1. */
+SIMD_INLINE void tile_blocks(const struct matvec_args *a, uint32_t r, uint32_t rows, uint32_t n,
+                             STEP_FUNCTION((*step)), uint32_t step_blocks, uint32_t elems, uint32_t bytes)
+{
+    struct vf acc[OPS_MAX_ROWS];
+    const uint32_t blocks = a->w.cols / elems, whole = blocks - blocks % step_blocks;
+    const uint8_t *w = row_data(&a->w, r);
+    for (uint32_t i = 0; i < rows * n; i++) {
+        acc[i] = vf_zero();
+    }
+    for (uint32_t b = 0; b < whole; b += step_blocks) {
+        for (uint32_t j = 0; j < rows; j++) {
+            step(w + j * a->w.row_bytes + (size_t)b * bytes, step_blocks, &a->act, (size_t)b * elems, n, acc + j * n);
+        }
+    }
+    if (whole < blocks) {
+        for (uint32_t j = 0; j < rows; j++) {
+            uint8_t padded[STEP_MAX_BYTES] = {0};
+            memcpy(padded, w + j * a->w.row_bytes + (size_t)whole * bytes, (size_t)(blocks - whole) * bytes);
+            step(padded, blocks - whole, &a->act, (size_t)whole * elems, n, acc + j * n);
+        }
+    }
+    for (uint32_t j = 0; j < rows; j++) {
+        for (uint32_t i = 0; i < n; i++) {
+            a->y[i * a->y_stride + r + j] = vf_sum(acc[j * n + i]);
+        }
+    }
+}
+
+SIMD_INLINE void matvec_blocks(const struct matvec_args *a, STEP_FUNCTION((*step)), uint32_t step_blocks,
+                               uint32_t elems, uint32_t bytes)
+{
+    uint32_t r = a->row_begin;
+    if (a->n == 1) { /* two rows share what is computed from the activations */
+        for (; r + 1 < a->row_end; r += 2) {
+            tile_blocks(a, r, 2, 1, step, step_blocks, elems, bytes);
+        }
+    }
+    for (; r < a->row_end; r++) {
+        tile_blocks(a, r, 1, a->n, step, step_blocks, elems, bytes);
+    }
+}
+
+/* ---- any format, dequantised ---- */
+
+/* As F32 weights: element i to accumulator i % 16. */
+static void matvec_pieces(const struct matvec_args *a, PIECE_FUNCTION((*piece)))
+{
+    for (uint32_t r = a->row_begin; r < a->row_end; r++) {
+        struct vf acc[OPS_MAX_ROWS];
+        float w[PIECE];
+        for (uint32_t i = 0; i < a->n; i++) {
+            acc[i] = vf_zero();
+        }
+        for (uint32_t col = 0, count; col < a->w.cols; col += count) {
+            count = min_u32(PIECE, a->w.cols - col);
+            piece(&a->w, r, col, count, w);
+            for (uint32_t i = 0; i < a->n; i++) {
+                const float *x = a->act.x + i * a->act.stride + col;
+                struct vf sum = acc[i];
+                for (uint32_t c = 0; c < count; c += 16) { /* blocks: count is a multiple of 32 */
+                    sum = vf_fma(vf_load(w + c), vf_load(x + c), sum);
+                }
+                acc[i] = sum;
+            }
+        }
+        for (uint32_t i = 0; i < a->n; i++) {
+            a->y[i * a->y_stride + r] = vf_sum(acc[i]);
+        }
+    }
+}
+
+static void matvec_t_pieces(const struct matvec_t_args *a, PIECE_FUNCTION((*piece)))
+{
+    for (uint32_t col = 0, count; col < a->w.cols; col += count) {
+        float acc[PIECE] = {0}, w[PIECE] = {0};
+        count = min_u32(PIECE, a->w.cols - col);
+        for (uint32_t d = 0; d < a->w.rows; d++) {
+            struct vf x = vf_set1(a->x[d]);
+            piece(&a->w, d, col, count, w);
+            for (uint32_t c = 0; c < count; c += 16) {
+                vf_store(acc + c, vf_fma(x, vf_load(w + c), vf_load(acc + c)));
+            }
+        }
+        memcpy(a->y + col, acc, count * sizeof(float));
+    }
+}
+
+static void dequantise_pieces(const struct dequantise_args *a, PIECE_FUNCTION((*piece)))
+{
+    for (uint32_t r = a->row_begin; r < a->row_end; r++) {
+        piece(&a->w, r, 0, a->w.cols, a->y + (size_t)(r - a->row_begin) * a->w.cols);
+    }
+}
+
+#endif
