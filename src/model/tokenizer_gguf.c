@@ -55,7 +55,7 @@ static int add_merges(struct tokenizer *t, const struct gguf_value *merges, stru
 
 static int read_vocabulary(const struct gguf_meta *meta, struct tokenizer **ret, struct error *e)
 {
-    const struct gguf_value *tokens, *types, *merges;
+    const struct gguf_value *tokens = NULL, *types = NULL, *merges = NULL;
     int rc = find_list(meta, "tokenizer.ggml.tokens", true, &tokens, e);
     if (rc == 0 && (rc = find_list(meta, "tokenizer.ggml.token_type", false, &types, e)) == 0) {
         rc = find_list(meta, "tokenizer.ggml.merges", true, &merges, e);

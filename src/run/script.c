@@ -74,7 +74,7 @@ static int script_parse(struct script *s, const char *text, size_t len, const ch
 {
     json_error_t je;
     json_t *j = json_loadb(text, len, 0, &je);
-    uint32_t eos;
+    uint32_t eos = 0;
     if (!j) {
         return error_set(e, ERROR_FORMAT, "%s: line %d: %s", path, je.line, je.text);
     }
