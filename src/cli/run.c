@@ -50,7 +50,8 @@ static int read_prompt(struct cli *c, const struct run_args *a, struct str *text
     if (a->file == NULL && isatty(STDIN_FILENO) == 1) {
         return fail(e, SLUICE_USAGE, "--json: no prompt; give one with -p, -f or --tokens");
     }
-    return input_read(&c->signals, a->file != NULL ? a->file : "-", text, e);
+    int r = input_read(&c->signals, a->file != NULL ? a->file : "-", text, e);
+    return r == SLUICE_OK && text->len == 0 ? fail(e, SLUICE_USAGE, "%s: the prompt is empty; give one with -p, -f or --tokens", a->file != NULL ? a->file : "stdin") : r;
 }
 
 static int prompt_ids(const struct run_args *a, const struct sluice_engine *engine, const struct str *text, struct ids *out, struct sluice_error *e)
