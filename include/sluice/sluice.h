@@ -150,6 +150,8 @@ int sluice_session_feed(struct sluice_session *s, const int32_t *tokens, size_t 
 
 /* Forgets positions >= length. */
 int sluice_session_rollback(struct sluice_session *s, uint32_t length, struct sluice_error *error);
+/* Recomputes the last position's logits after a rollback, as an exact row; the cache is not touched. */
+int sluice_session_refresh(struct sluice_session *s, struct sluice_error *error);
 /* A second timeline with the same past; pages are shared until one of them writes. */
 int sluice_session_fork(struct sluice_session *s, const struct sluice_session_options *o, struct sluice_session **ret, struct sluice_error *error);
 /* Atomic file with checksum and the model's fingerprint; restore refuses damaged and foreign files by name. */

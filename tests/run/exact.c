@@ -142,13 +142,12 @@ static struct recording two_steps(struct sluice_engine *g)
 /* Half of the text, a fork that runs astray, then on; rolled back and repeated; pages of both lie between each other. */
 static void fork_and_rollback(struct sluice_engine *g, const struct recording *want)
 {
-    struct recording r = {0}, f = {0};
+    struct recording r = {0};
     struct sluice_session *s = harness_session(g, &r), *fork;
     struct sluice_error e;
     int32_t noise[LENGTH];
     harness_tokens(11, TOKENS_BELOW, noise, LENGTH);
     harness_feed(s, text, 50);
-    f.vocab = r.vocab;
     assert(sluice_session_fork(s, NULL, &fork, &e) == 0);
     for (uint32_t p = 50; p < LENGTH; p++) {
         harness_feed(fork, &noise[p], 1);
