@@ -34,7 +34,8 @@ static bool kv_store_case(struct check *c, int type)
 /* Stored values come back within the type's precision. */
 static bool kv_round_trip_case(struct check *c, int type)
 {
-    static const double relative[KV_TYPE_COUNT] = {0, 1.0 / 256, 1.0 / 2048, 0}, of_largest[KV_TYPE_COUNT] = {0, 0, 0, 0.0045};
+    static const double relative[KV_TYPE_COUNT] = {0, 1.0 / 256, 1.0 / 2048, 0},
+                        of_largest[KV_TYPE_COUNT] = {0, 0, 0, 0.0045};
     struct kv_layout l = random_layout(c, type);
     float *x = check_floats(c, l.latent + l.rope), *y = check_output(c, l.latent + l.rope);
     uint8_t *row = check_bytes(c, l.row_bytes);
@@ -111,7 +112,8 @@ static void random_segment(struct check *c, int type, bool tame, struct segment 
     a->q_latent = check_floats(c, (size_t)a->heads * a->layout.latent);
     a->q_rope = check_floats(c, q_rope_len);
     a->scratch = check_output(c, (size_t)KV_PAGE * (a->layout.latent + a->layout.rope));
-    snprintf(c->shape, sizeof(c->shape), "latent %u, rope %u, n %u, heads %u", a->layout.latent, a->layout.rope, a->n, a->heads);
+    snprintf(c->shape, sizeof(c->shape), "latent %u, rope %u, n %u, heads %u", a->layout.latent, a->layout.rope, a->n,
+             a->heads);
 }
 
 static void run_segment_with(struct check *c, const struct ops *ops, struct attn_segment_args *a)
@@ -144,7 +146,8 @@ static bool attention_near_doubles(struct check *c, const struct attn_segment_ar
         const float *row = rows + (size_t)t * width;
         double sum = 0;
         for (uint32_t i = 0; i < width; i++) {
-            const float *q = i < latent ? a->q_latent + (size_t)head * latent + i : a->q_rope + head * a->q_rope_stride + i - latent;
+            const float *q =
+                i < latent ? a->q_latent + (size_t)head * latent + i : a->q_rope + head * a->q_rope_stride + i - latent;
             sum += (double)*q * (double)row[i];
             largest = fmax(largest, fabs((double)row[i]));
         }
@@ -155,7 +158,8 @@ static bool attention_near_doubles(struct check *c, const struct attn_segment_ar
         s[t] = exp(s[t] - max);
         z += s[t];
     }
-    c->ops->attn_merge(&(struct attn_merge_args){a->m + head, a->z + head, a->u + (size_t)head * latent, 1, latent, y, 1, latent});
+    c->ops->attn_merge(
+        &(struct attn_merge_args){a->m + head, a->z + head, a->u + (size_t)head * latent, 1, latent, y, 1, latent});
     double tolerance = largest * (1e-4 + 2e-6 * fabs(max));
     for (uint32_t i = 0; i < latent; i++) {
         double sum = 0;
@@ -187,7 +191,8 @@ static bool segment_case(struct check *c, int type)
 static bool merge_case(struct check *c, int unused)
 {
     (void)unused;
-    struct attn_merge_args a = {.segments = 1 + check_below(c, 9), .latent = 1 + check_below(c, 600), .m_stride = 1 + check_below(c, 5)};
+    struct attn_merge_args a = {
+        .segments = 1 + check_below(c, 9), .latent = 1 + check_below(c, 600), .m_stride = 1 + check_below(c, 5)};
     a.u_stride = a.latent + check_below(c, 5);
     size_t m_len = (a.segments - 1) * a.m_stride + 1, u_len = (a.segments - 1) * a.u_stride + a.latent;
     float *m = check_floats(c, m_len), *z = check_floats(c, m_len), *u = check_floats(c, u_len);
@@ -238,14 +243,22 @@ static void bench_attention(struct check *c, enum kv_type type)
         c->regions_used--; /* the row it was made from */
     }
     struct bench b = {.ops = c->ops};
-    b.segment = (struct attn_segment_args){.layout = l, .pages = pages, .n = KV_PAGE * KV_SEGMENT_PAGES,
-                                           .q_latent = check_floats(c, HEADS * LATENT), .q_rope = check_floats(c, HEADS * ROPE),
-                                           .q_rope_stride = ROPE, .scratch = check_output(c, KV_PAGE * (LATENT + ROPE)),
-                                           .m = check_output(c, HEADS), .z = check_output(c, HEADS),
-                                           .u = check_output(c, HEADS * LATENT), .scale = 0.13f, .heads = HEADS};
+    b.segment = (struct attn_segment_args){.layout = l,
+                                           .pages = pages,
+                                           .n = KV_PAGE * KV_SEGMENT_PAGES,
+                                           .q_latent = check_floats(c, HEADS * LATENT),
+                                           .q_rope = check_floats(c, HEADS * ROPE),
+                                           .q_rope_stride = ROPE,
+                                           .scratch = check_output(c, KV_PAGE * (LATENT + ROPE)),
+                                           .m = check_output(c, HEADS),
+                                           .z = check_output(c, HEADS),
+                                           .u = check_output(c, HEADS * LATENT),
+                                           .scale = 0.13f,
+                                           .heads = HEADS};
     check_bench(c, "attn_segment", kv_type_name(type),
                 (struct check_timed){run_segment, &b, (double)b.segment.n * (double)l.row_bytes});
-    b.load = (struct kv_load_args){l, random_rows(c, l, KV_PAGE, true), check_output(c, KV_PAGE * (LATENT + ROPE)), LATENT + ROPE, KV_PAGE};
+    b.load = (struct kv_load_args){l, random_rows(c, l, KV_PAGE, true), check_output(c, KV_PAGE * (LATENT + ROPE)),
+                                   LATENT + ROPE, KV_PAGE};
     check_bench(c, "kv_load", kv_type_name(type), (struct check_timed){run_load, &b, KV_PAGE * (double)l.row_bytes});
 }
 

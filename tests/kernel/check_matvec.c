@@ -26,7 +26,8 @@ static void quantise_into(struct check *c, struct product *p)
     int16_t *bsum16 = check_bytes(c, n / 16 * sizeof(*bsum16));
     memset(q, 0x55, n);
     memset(bsum16, 0x55, n / 16 * sizeof(*bsum16));
-    c->ref->quantise(&(struct quantise_args){act->x, q, scale, bsum16, act->stride, p->args.n, p->args.w.cols, p->block});
+    c->ref->quantise(
+        &(struct quantise_args){act->x, q, scale, bsum16, act->stride, p->args.n, p->args.w.cols, p->block});
     act->q = q;
     act->scale = scale;
     act->bsum16 = bsum16;
@@ -53,8 +54,8 @@ static struct product random_product(struct check *c, enum weight_format format,
     if (p.block != 0) {
         quantise_into(c, &p);
     }
-    snprintf(c->shape, sizeof(c->shape), "%u x %u (row_bytes %zu, row0 %u), n %u, rows %u..%u, stride %zu%s", rows, cols,
-             a->w.row_bytes, a->w.row0, a->n, a->row_begin, a->row_end, a->act.stride, wild ? ", wild" : "");
+    snprintf(c->shape, sizeof(c->shape), "%u x %u (row_bytes %zu, row0 %u), n %u, rows %u..%u, stride %zu%s", rows,
+             cols, a->w.row_bytes, a->w.row0, a->n, a->row_begin, a->row_end, a->act.stride, wild ? ", wild" : "");
     return p;
 }
 
@@ -160,13 +161,15 @@ static void run_matvec_t(void *p) { ((struct bench *)p)->matvec_t(&((struct benc
 static void run_dequantise(void *p) { ((struct bench *)p)->dequantise(&((struct bench *)p)->args_dequantise); }
 
 /* A matrix beyond the caches, or a small one where a kernel is known to be slow. */
-static struct product bench_product(struct check *c, enum weight_format format, bool quantised, uint32_t n, size_t bytes)
+static struct product bench_product(struct check *c, enum weight_format format, bool quantised, uint32_t n,
+                                    size_t bytes)
 {
     uint64_t row_bytes;
     struct product p = {.block = quantised ? weight_format_info(format)->act_block : 0};
     weight_row_bytes(format, BENCH_COLS, &row_bytes);
     uint32_t rows = (uint32_t)(bytes / row_bytes);
-    p.args = (struct matvec_args){.w = weights_random(c, format, rows, BENCH_COLS, false), .n = n, .row_end = rows, .y_stride = rows};
+    p.args = (struct matvec_args){
+        .w = weights_random(c, format, rows, BENCH_COLS, false), .n = n, .row_end = rows, .y_stride = rows};
     p.args.act.stride = BENCH_COLS;
     p.args.act.x = check_floats(c, (size_t)n * BENCH_COLS);
     p.args.y = check_output(c, (size_t)n * rows);
@@ -201,8 +204,10 @@ static void bench_format(struct check *c, enum weight_format format)
     }
     struct bench b = {.matvec_t = c->ops->matvec_t[format], .dequantise = c->ops->dequantise[format]};
     uint32_t cols = weight_format_info(format)->block_elems == 256 ? 512 : 128, rows = 128;
-    b.args_t = (struct matvec_t_args){weights_random(c, format, rows, cols, false), check_floats(c, rows), check_output(c, cols)};
-    check_bench(c, "matvec_t", name, (struct check_timed){run_matvec_t, &b, (double)rows * (double)b.args_t.w.row_bytes});
+    b.args_t = (struct matvec_t_args){weights_random(c, format, rows, cols, false), check_floats(c, rows),
+                                      check_output(c, cols)};
+    check_bench(c, "matvec_t", name,
+                (struct check_timed){run_matvec_t, &b, (double)rows * (double)b.args_t.w.row_bytes});
     b.args_dequantise = (struct dequantise_args){weights_random(c, format, rows, BENCH_COLS, false), NULL, 0, rows};
     b.args_dequantise.y = check_output(c, (size_t)rows * BENCH_COLS);
     check_bench(c, "dequantise", name,

@@ -9,7 +9,8 @@
 static bool ids_are_valid(struct check *c, const struct router_args *a)
 {
     for (uint32_t i = 0; i < a->k; i++) {
-        if (!check_near(c, "id in range", a->ids[i], a->ids[i] < 0 || (uint32_t)a->ids[i] >= a->experts ? -1 : a->ids[i], 0) ||
+        if (!check_near(c, "id in range", a->ids[i],
+                        a->ids[i] < 0 || (uint32_t)a->ids[i] >= a->experts ? -1 : a->ids[i], 0) ||
             (i > 0 && !check_near(c, "ids rising", 1, a->ids[i] > a->ids[i - 1], 0))) {
             return false;
         }
@@ -35,7 +36,8 @@ static void random_logits(struct check *c, float *logits, uint32_t n)
 static bool router_case(struct check *c, int score)
 {
     static const uint32_t group_counts[] = {1, 1, 2, 4, 8};
-    struct router_args a = {.groups = group_counts[check_below(c, ARRAY_LEN(group_counts))], .score = (enum router_score)score};
+    struct router_args a = {.groups = group_counts[check_below(c, ARRAY_LEN(group_counts))],
+                            .score = (enum router_score)score};
     a.experts = a.groups * (1 + check_below(c, 40));
     a.groups_used = 1 + check_below(c, a.groups);
     a.k = 1 + check_below(c, a.experts < 12 ? a.experts : 12);
@@ -55,8 +57,8 @@ static bool router_case(struct check *c, int score)
     snprintf(c->shape, sizeof(c->shape), "experts %u, k %u, groups %u of %u", a.experts, a.k, a.groups_used, a.groups);
     c->ref->router(&a);
     c->ops->router(&b);
-    return check_same_bytes(c, "ids", a.ids, b.ids, a.k * sizeof(*a.ids)) && check_same(c, "weights", a.weights, b.weights, a.k) &&
-           ids_are_valid(c, &b);
+    return check_same_bytes(c, "ids", a.ids, b.ids, a.k * sizeof(*a.ids)) &&
+           check_same(c, "weights", a.weights, b.weights, a.k) && ids_are_valid(c, &b);
 }
 
 struct bench {
@@ -74,8 +76,14 @@ void check_router(struct check *c)
         return;
     }
     struct bench b = {.ops = c->ops,
-                      .args = {.experts = 256, .k = 8, .groups = 8, .groups_used = 4, .score = ROUTER_SIGMOID,
-                               .group = ROUTER_GROUP_SUM2, .normalise = true, .factor = 2.5f}};
+                      .args = {.experts = 256,
+                               .k = 8,
+                               .groups = 8,
+                               .groups_used = 4,
+                               .score = ROUTER_SIGMOID,
+                               .group = ROUTER_GROUP_SUM2,
+                               .normalise = true,
+                               .factor = 2.5f}};
     b.args.logits = check_floats(c, 256);
     b.args.bias = check_floats(c, 256);
     b.args.scratch = check_output(c, 2 * 256 + 8);

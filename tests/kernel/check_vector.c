@@ -112,7 +112,8 @@ static bool rmsnorm_case(struct check *c, int unused)
 
 static bool rope_case(struct check *c, int half_split)
 {
-    struct rope_args a = {.heads = check_below(c, 6), .dim = 2 * (1 + check_below(c, 40)), .half_split = half_split != 0};
+    struct rope_args a = {
+        .heads = check_below(c, 6), .dim = 2 * (1 + check_below(c, 40)), .half_split = half_split != 0};
     a.head_stride = a.dim + check_below(c, 70);
     size_t n = a.heads == 0 ? 0 : (a.heads - 1) * a.head_stride + a.dim;
     struct rope_args b;
@@ -132,7 +133,8 @@ static bool swiglu_case(struct check *c, int unused)
 {
     (void)unused;
     uint32_t n = random_length(c);
-    float *gate = check_floats(c, n), *up = check_floats(c, n), *expected = check_output(c, n), *got = check_bytes(c, n * sizeof(float));
+    float *gate = check_floats(c, n), *up = check_floats(c, n), *expected = check_output(c, n),
+          *got = check_bytes(c, n * sizeof(float));
     check_fill_activations(c, gate, n);
     check_fill_activations(c, up, n);
     bool in_place = check_one_in(c, 3);
@@ -148,7 +150,8 @@ static bool swiglu_range_case(struct check *c, int unused)
 {
     (void)unused;
     enum { N = 1000 };
-    float *gate = check_floats(c, N), *up = check_floats(c, N), *expected = check_output(c, N), *got = check_output(c, N);
+    float *gate = check_floats(c, N), *up = check_floats(c, N), *expected = check_output(c, N),
+          *got = check_output(c, N);
     for (int i = 0; i < N; i++) {
         gate[i] = 110.0f * check_float(c);
         up[i] = 1.0f;
@@ -198,8 +201,12 @@ static bool add_case(struct check *c, int unused)
 
 static bool gemm_case(struct check *c, int b_rows_are_outputs)
 {
-    struct gemm_args a = {.m = check_below(c, 20), .n = check_below(c, 20), .k = check_below(c, 60),
-                          .b_rows_are_outputs = b_rows_are_outputs != 0, .alpha = check_float(c), .beta = check_one_in(c, 2) ? 0 : 1};
+    struct gemm_args a = {.m = check_below(c, 20),
+                          .n = check_below(c, 20),
+                          .k = check_below(c, 60),
+                          .b_rows_are_outputs = b_rows_are_outputs != 0,
+                          .alpha = check_float(c),
+                          .beta = check_one_in(c, 2) ? 0 : 1};
     uint32_t b_rows = b_rows_are_outputs ? a.n : a.k, b_cols = b_rows_are_outputs ? a.k : a.n;
     a.x_stride = a.k + 1 + check_below(c, 3);
     a.b_stride = b_cols + 1 + check_below(c, 3);
@@ -262,17 +269,19 @@ static void bench_vector(struct check *c)
     struct bench b = {.ops = c->ops};
     b.rmsnorm = (struct rmsnorm_args){x, w, y, BENCH_N, BENCH_N, 1, BENCH_N, 1e-6f};
     b.swiglu = (struct swiglu_args){x, w, y, BENCH_N};
-    b.expert_sum = (struct expert_sum_args){check_floats(c, 8 * BENCH_N), check_floats(c, 8), x, w, y, BENCH_N, 8, BENCH_N};
-    b.quantise = (struct quantise_args){x, check_bytes(c, BENCH_N), check_output(c, BENCH_N / 32), check_bytes(c, BENCH_N / 8),
-                                        BENCH_N, 1, BENCH_N, 256};
+    b.expert_sum =
+        (struct expert_sum_args){check_floats(c, 8 * BENCH_N), check_floats(c, 8), x, w, y, BENCH_N, 8, BENCH_N};
+    b.quantise = (struct quantise_args){
+        x,  check_bytes(c, BENCH_N), check_output(c, BENCH_N / 32), check_bytes(c, BENCH_N / 8), BENCH_N, 1, BENCH_N,
+        256};
     double bytes = 4.0 * BENCH_N;
     unsigned kept = c->regions_used;
     const struct {
         const char *op;
         struct check_timed timed;
     } rows[] = {
-        {"dot16", {run_dot16, &b, 2 * bytes}},         {"rmsnorm", {run_rmsnorm, &b, 3 * bytes}},
-        {"swiglu", {run_swiglu, &b, 3 * bytes}},       {"expert_sum", {run_expert_sum, &b, 11 * bytes}},
+        {"dot16", {run_dot16, &b, 2 * bytes}},          {"rmsnorm", {run_rmsnorm, &b, 3 * bytes}},
+        {"swiglu", {run_swiglu, &b, 3 * bytes}},        {"expert_sum", {run_expert_sum, &b, 11 * bytes}},
         {"quantise", {run_quantise, &b, 1.25 * bytes}},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -305,7 +314,8 @@ void check_gemm(struct check *c)
     if (c->bench) {
         enum { M = 512, N = 512, K = 2048 };
         struct bench b = {.ops = c->ops};
-        b.gemm = (struct gemm_args){check_floats(c, M * K), check_floats(c, N * K), check_output(c, M * N), K, K, N, M, N, K, true, 1, 0};
+        b.gemm = (struct gemm_args){
+            check_floats(c, M * K), check_floats(c, N * K), check_output(c, M * N), K, K, N, M, N, K, true, 1, 0};
         check_bench(c, "gemm", "512x512x2048", (struct check_timed){run_gemm, &b, 4.0 * N * K});
         return;
     }

@@ -24,7 +24,11 @@ static void check_entry(const struct spec_blocks *entry, void *user)
     float *y = malloc(entry->values_len * sizeof(*y));
     assert_non_null(y);
     ops->dequantise[format](&(struct dequantise_args){
-        .w = {.data = entry->bytes, .row_bytes = row_bytes, .rows = 1, .cols = (uint32_t)entry->values_len, .format = format},
+        .w = {.data = entry->bytes,
+              .row_bytes = row_bytes,
+              .rows = 1,
+              .cols = (uint32_t)entry->values_len,
+              .format = format},
         .y = y,
         .row_end = 1,
     });

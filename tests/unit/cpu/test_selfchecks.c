@@ -38,8 +38,8 @@ static void rotation(const struct ops *ops)
         assert_near(x[i], expected[i]);
     }
     /* The same pairs in half-split order: elements 0, 2 and 1, 3 of the reordered slice. */
-    ops->rope(&(struct rope_args){
-        .x = y, .cos_sin = cos_sin, .head_stride = 4, .heads = 1, .dim = 4, .half_split = true});
+    ops->rope(
+        &(struct rope_args){.x = y, .cos_sin = cos_sin, .head_stride = 4, .heads = 1, .dim = 4, .half_split = true});
     for (int i = 0; i < 4; i++) {
         assert_true(y[i] == x[i % 2 * 2 + i / 2]);
     }
@@ -50,7 +50,8 @@ static void norm(const struct ops *ops)
     static const float x[4] = {1, 2, 3, 4}, w[4] = {0.5f, 1, 1, 2};
     static const double expected[4] = {0.1825742, 0.7302967, 1.095445, 2.921187};
     float y[4];
-    ops->rmsnorm(&(struct rmsnorm_args){.x = x, .w = w, .y = y, .x_stride = 4, .y_stride = 4, .n = 1, .cols = 4, .eps = 1e-6f});
+    ops->rmsnorm(
+        &(struct rmsnorm_args){.x = x, .w = w, .y = y, .x_stride = 4, .y_stride = 4, .n = 1, .cols = 4, .eps = 1e-6f});
     for (int i = 0; i < 4; i++) {
         assert_near(y[i], expected[i]);
     }
@@ -71,11 +72,20 @@ static void attend(const struct ops *ops, const float *rows, uint32_t n, uint32_
     float scratch[KV_PAGE * 8], u[8], m, z;
     const void *pages[1] = {rows};
     struct kv_layout layout = {KV_F32, latent, rope, kv_row_bytes(KV_F32, latent, rope)};
-    ops->attn_segment(&(struct attn_segment_args){.layout = layout, .pages = pages, .n = n, .q_latent = q_latent,
-                                                  .q_rope = q_rope, .q_rope_stride = rope, .scratch = scratch, .m = &m,
-                                                  .z = &z, .u = u, .scale = scale, .heads = 1});
-    ops->attn_merge(&(struct attn_merge_args){.m = &m, .z = &z, .u = u, .m_stride = 1, .u_stride = latent, .y = y,
-                                              .segments = 1, .latent = latent});
+    ops->attn_segment(&(struct attn_segment_args){.layout = layout,
+                                                  .pages = pages,
+                                                  .n = n,
+                                                  .q_latent = q_latent,
+                                                  .q_rope = q_rope,
+                                                  .q_rope_stride = rope,
+                                                  .scratch = scratch,
+                                                  .m = &m,
+                                                  .z = &z,
+                                                  .u = u,
+                                                  .scale = scale,
+                                                  .heads = 1});
+    ops->attn_merge(&(struct attn_merge_args){
+        .m = &m, .z = &z, .u = u, .m_stride = 1, .u_stride = latent, .y = y, .segments = 1, .latent = latent});
 }
 
 static void attention(const struct ops *ops)
@@ -88,9 +98,13 @@ static void attention(const struct ops *ops)
         .w = {.data = uk, .row_bytes = 12, .rows = 2, .cols = 3, .format = FORMAT_F32}, .x = qn, .y = q});
     assert_true(q[0] == 3 && q[1] == -6 && q[2] == 0);
     attend(ops, rows[0], 2, 3, 2, q, qr, 0.5f, u);
-    ops->matvec[FORMAT_F32](&(struct matvec_args){
-        .w = {.data = uv, .row_bytes = 12, .rows = 2, .cols = 3, .format = FORMAT_F32},
-        .act = {.x = u, .stride = 3}, .y = out, .y_stride = 2, .n = 1, .row_end = 2});
+    ops->matvec[FORMAT_F32](
+        &(struct matvec_args){.w = {.data = uv, .row_bytes = 12, .rows = 2, .cols = 3, .format = FORMAT_F32},
+                              .act = {.x = u, .stride = 3},
+                              .y = out,
+                              .y_stride = 2,
+                              .n = 1,
+                              .row_end = 2});
     assert_near(out[0], 2.111981);
     assert_near(out[1], -0.9626731);
 }
@@ -134,8 +148,16 @@ static void router_v3(const struct ops *ops)
 {
     static const float bias[8] = {0, 0, 0, -0.05f, 0.1f, 0, 0.3f, 0.05f};
     static const float low[8] = {-0.9f, -0.9f, -0.9f, -0.9f, -0.9f, -0.9f, -0.9f, -0.9f};
-    struct router_args args = {.logits = router_logits, .bias = bias, .experts = 8, .k = 3, .groups = 4, .groups_used = 2,
-                               .score = ROUTER_SIGMOID, .group = ROUTER_GROUP_SUM2, .normalise = true, .factor = 2.5f};
+    struct router_args args = {.logits = router_logits,
+                               .bias = bias,
+                               .experts = 8,
+                               .k = 3,
+                               .groups = 4,
+                               .groups_used = 2,
+                               .score = ROUTER_SIGMOID,
+                               .group = ROUTER_GROUP_SUM2,
+                               .normalise = true,
+                               .factor = 2.5f};
     struct choice c = route(ops, args);
     assert_ids(c, 2, 4, 5);
     assert_near(c.weights[0], 0.8888595);
@@ -150,8 +172,14 @@ static void router_v3(const struct ops *ops)
 
 static void router_v2(const struct ops *ops)
 {
-    struct choice c = route(ops, (struct router_args){.logits = router_logits, .experts = 8, .k = 3, .groups = 4, .groups_used = 2,
-                                                      .score = ROUTER_SOFTMAX, .group = ROUTER_GROUP_MAX, .factor = 16.0f});
+    struct choice c = route(ops, (struct router_args){.logits = router_logits,
+                                                      .experts = 8,
+                                                      .k = 3,
+                                                      .groups = 4,
+                                                      .groups_used = 2,
+                                                      .score = ROUTER_SOFTMAX,
+                                                      .group = ROUTER_GROUP_MAX,
+                                                      .factor = 16.0f});
     assert_ids(c, 0, 2, 3);
     assert_near(c.weights[0], 6.817547);
     assert_near(c.weights[1], 2.269364);
@@ -165,23 +193,37 @@ static void router_ties_and_nan(const struct ops *ops)
         nan[i] = NAN;
     }
     for (int score = ROUTER_SOFTMAX; score <= ROUTER_SIGMOID; score++) {
-        struct router_args args = {.logits = equal, .experts = 8, .k = 3, .groups = 4, .groups_used = 2,
-                                   .score = (enum router_score)score, .group = ROUTER_GROUP_SUM2, .normalise = true, .factor = 1};
+        struct router_args args = {.logits = equal,
+                                   .experts = 8,
+                                   .k = 3,
+                                   .groups = 4,
+                                   .groups_used = 2,
+                                   .score = (enum router_score)score,
+                                   .group = ROUTER_GROUP_SUM2,
+                                   .normalise = true,
+                                   .factor = 1};
         assert_ids(route(ops, args), 0, 1, 2);
         args.logits = nan;
         assert_ids(route(ops, args), 0, 1, 2);
         args.groups = args.groups_used = 1;
         assert_ids(route(ops, args), 0, 1, 2);
     }
-    assert_ids(route(ops, (struct router_args){.logits = mixed, .experts = 8, .k = 3, .groups = 1, .groups_used = 1,
-                                               .score = ROUTER_SIGMOID, .factor = 1}), 1, 3, 5);
+    assert_ids(route(ops, (struct router_args){.logits = mixed,
+                                               .experts = 8,
+                                               .k = 3,
+                                               .groups = 1,
+                                               .groups_used = 1,
+                                               .score = ROUTER_SIGMOID,
+                                               .factor = 1}),
+               1, 3, 5);
 }
 
 static void sum_of_experts(const struct ops *ops)
 {
     static const float e[2][2] = {{1, 2}, {3, 4}}, w[2] = {0.5f, 0.25f}, shared[2] = {10, 20}, residual[2] = {100, 200};
     float y[2];
-    struct expert_sum_args args = {.e = e[0], .w = w, .shared = shared, .residual = residual, .y = y, .e_stride = 2, .k = 2, .cols = 2};
+    struct expert_sum_args args = {
+        .e = e[0], .w = w, .shared = shared, .residual = residual, .y = y, .e_stride = 2, .k = 2, .cols = 2};
     ops->expert_sum(&args);
     assert_true(y[0] == 111.25f && y[1] == 222.0f);
     args.shared = NULL;
@@ -193,8 +235,7 @@ static void sum_of_experts(const struct ops *ops)
 static void every_table(void **state)
 {
     static void (*const checks[])(const struct ops *) = {
-        rotation,  norm,      swiglu,              attention,      attention_scale,
-        router_v3, router_v2, router_ties_and_nan, sum_of_experts,
+        rotation, norm, swiglu, attention, attention_scale, router_v3, router_v2, router_ties_and_nan, sum_of_experts,
     };
     const struct tables *tables = *state;
     for (int i = 0; i < tables->count; i++) {
