@@ -15,7 +15,7 @@
 #include "io/reader.h"
 #include "src/base/alloc.h"
 #include "src/base/clock.h"
-#include "src/model/bind.h"
+#include "src/model/names.h"
 
 enum {
     LOAD_PIECE = 4 << 20, /* one read: several in flight, and a cancel never waits for more than these */

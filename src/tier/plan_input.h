@@ -5,7 +5,7 @@
 #define SLUICE_TIER_PLAN_INPUT_H
 
 #include "src/base/settings.h"
-#include "src/model/bind.h"
+#include "src/model/names.h"
 #include "src/place/plan.h"
 
 /* Everything but machine, threads (as set; 0: the caller chooses) and tokenizer_bytes (0), for one session. */

@@ -8,7 +8,7 @@
 
 #include "common/error.h"
 #include "common/view.h"
-#include "src/model/bind.h"
+#include "src/model/names.h"
 #include "src/tier/load.h"
 
 struct resident_layer {

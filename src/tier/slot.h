@@ -8,7 +8,7 @@
 
 #include "common/intmath.h"
 #include "common/view.h"
-#include "src/model/bind.h"
+#include "src/model/names.h"
 #include "src/tier/load.h"
 
 enum { SLOT_ALIGN = 64, SLOT_PAGE = 4096, SLOT_DIRECT_BYTES = 1 << 20 };

@@ -12,7 +12,7 @@
 #include "common/error.h"
 #include "common/view.h"
 #include "src/base/counters.h"
-#include "src/model/bind.h"
+#include "src/model/names.h"
 #include "src/tier/load.h"
 
 struct store;

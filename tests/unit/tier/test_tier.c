@@ -14,6 +14,8 @@
 #include <errno.h>
 
 #include "common/exact.h"
+#include "io/container.h"
+#include "src/model/bind.h"
 #include "src/tier/plan_input.h"
 #include "src/tier/resident.h"
 #include "src/tier/store.h"
