@@ -168,18 +168,18 @@ static void show_progress(struct pass *p)
 
 static int wait_for(struct pass *p, const struct chunk *slot, struct error *e)
 {
-    while (!slot->done) {
+    while (!slot->done && !*p->cancel) {
         struct read_result result;
-        if (*p->cancel) {
-            return error_set(e, ERROR_INTERRUPTED, "interrupted after %llu of %llu bytes", (unsigned long long)p->read,
-                             (unsigned long long)p->total);
-        }
         if (reader_collect(p->reader, &result, POLL_MS) == 1) {
             struct chunk *done = &p->slots[result.tag];
             done->done = true;
             done->status = result.status;
             done->failed_at = result.file_offset;
         }
+    }
+    if (*p->cancel) {
+        return error_set(e, ERROR_INTERRUPTED, "interrupted after %llu of %llu bytes", (unsigned long long)p->read,
+                         (unsigned long long)p->total);
     }
     return 0;
 }
