@@ -8,6 +8,7 @@
 
 #include "io/file.h"
 #include "src/base/settings.h"
+#include "src/commands/arguments.h"
 #include "src/commands/commands.h"
 #include "src/model/bind.h"
 #include "src/model/tokenizer.h"
@@ -91,18 +92,6 @@ static uint64_t tokenizer_size(const struct settings *s)
     return bytes;
 }
 
-static int print(struct str *out, struct error *e)
-{
-    size_t len;
-    char *text = str_take(out, &len);
-    if (text == NULL) {
-        return error_nomem(e, "report", 0);
-    }
-    bool ok = fwrite(text, 1, len, stdout) == len && fflush(stdout) == 0;
-    free(text);
-    return ok ? 0 : error_set(e, -errno, "standard output: %s", strerror(errno));
-}
-
 static int record(struct error *e)
 {
     struct machine m;
@@ -113,7 +102,7 @@ static int record(struct error *e)
     }
     machine_to_json(&m, &out);
     str_puts(&out, "\n");
-    return print(&out, e);
+    return arguments_print(&out, e);
 }
 
 /* As set, or the default with its reason. */
@@ -151,7 +140,7 @@ static int plan_model(const struct options *o, const struct weights *w, struct e
         report_text(&p, &w->shape, &out);
     }
     struct error write_error = {0};
-    r = print(&out, &write_error);
+    r = arguments_print(&out, &write_error);
     if (r < 0) {
         *e = write_error;
         return r;
@@ -161,14 +150,8 @@ static int plan_model(const struct options *o, const struct weights *w, struct e
 
 static int open_and_plan(const struct options *o, struct error *e)
 {
-    const struct settings *s = &o->settings;
-    const struct bind_options bind = {
-        .path = s->model,
-        .mtp_from = s->mtp_from,
-        .mtp = strcmp(s->mtp, "off") != 0,
-        .group_routing = strcmp(s->expert_groups, "off") != 0,
-        .allow_header_only = true,
-    };
+    struct bind_options bind = arguments_bind(&o->settings);
+    bind.allow_header_only = true;
     struct weights *w;
     int r = weights_open(&bind, &w, e);
     if (r == 0) {
@@ -189,8 +172,5 @@ int command_plan(int argc, char **argv, const volatile int *cancel)
         r = o.help ? (fputs(help_text, stdout), 0) : o.record ? record(&e) : open_and_plan(&o, &e);
     }
     settings_deinit(&o.settings);
-    if (r < 0) {
-        fprintf(stderr, "sluice plan: %s\n", e.text);
-    }
-    return error_exit_status(r);
+    return arguments_finish("plan", r, &e);
 }

@@ -10,6 +10,7 @@
 
 #include "common/exact.h"
 #include "common/intmath.h"
+#include "io/container.h"
 
 enum { PROGRESS_NS = 250 * 1000 * 1000, POLL_MS = 100, LOAD_PAGE = 4096, NAN_CODE = 0x7f };
 

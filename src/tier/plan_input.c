@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "io/container.h"
 #include "src/tier/resident.h"
 #include "src/tier/store.h"
 

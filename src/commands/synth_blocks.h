@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: random weights in every block format, with a given standard deviation, from a seed. Must not know: tensors. */
+#ifndef SLUICE_COMMANDS_SYNTH_BLOCKS_H
+#define SLUICE_COMMANDS_SYNTH_BLOCKS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/error.h"
+#include "common/format.h"
+#include "common/ops.h"
+
+struct synth_filler {
+    enum weight_format format;
+    float scale; /* of blocks; of float formats the standard deviation */
+};
+
+/* The scale is found by measuring a few blocks with `ops`. */
+void synth_filler_init(struct synth_filler *f, enum weight_format format, float deviation, const struct ops *ops);
+
+/* Whole blocks; the same bytes for the same seed. */
+void synth_filler_fill(const struct synth_filler *f, uint64_t seed, void *out, size_t bytes);
+
+/* A seed for part `index` of what `seed` stands for. */
+uint64_t synth_seed(uint64_t seed, uint64_t index);
+
+/* Selection bias that makes expert popularity fall about as rank^-s, in an order of the seed; s = 0: almost even. */
+void synth_router_bias(uint64_t seed, double s, float *out, uint32_t experts);
+
+#endif
