@@ -42,6 +42,10 @@ int reader_submit(struct reader *r, const struct read_request *request);
 /* Waits up to timeout_ms (-1: for ever, 0: not at all) for a completion. 1: *ret filled, 0: none. */
 int reader_collect(struct reader *r, struct read_result *ret, int timeout_ms);
 
+/* errno with which the system refused O_DIRECT at a read (the open had allowed it), else 0: from then on the reader is
+ * buffered, which the caller has to announce. A file without direct_fd is read buffered and says why in direct_errno. */
+int reader_direct_refused(const struct reader *r);
+
 const char *reader_name(const struct reader *r); /* "pread, O_DIRECT" */
 
 #endif
