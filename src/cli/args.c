@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/attr.h"
 #include "src/base/settings.h"
 #include "src/base/str.h"
 #include "src/cli/term.h"

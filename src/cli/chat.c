@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/attr.h"
 #include "src/base/clock.h"
 #include "src/cli/generate.h"
 #include "src/cli/lines.h"

@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/intmath.h"
 #include "src/base/str.h"
 #include "src/cli/term.h"
 
@@ -60,7 +59,7 @@ static int write_header(struct dump *d)
     struct str text = { 0 };
     render_header(d, &text);
     if (d->header_bytes == 0) {
-        d->header_bytes = 8 + align_up_u64(text.len, 8);
+        d->header_bytes = 8 + (text.len + 7) / 8 * 8;
     }
     while (!text.failed && text.len < d->header_bytes - 8) {
         str_puts(&text, " ");
@@ -82,7 +81,7 @@ static int place_arrays(struct dump *d)
     for (uint32_t i = 0; i < d->n; i++) {
         uint64_t cells, bytes;
         d->arrays[i].offset = d->data_bytes;
-        if (!mul_u64(d->arrays[i].rows, d->arrays[i].cols, &cells) || !mul_u64(cells, 4, &bytes) || !add_u64(d->data_bytes, bytes, &d->data_bytes) || d->data_bytes > INT64_MAX / 2) {
+        if (__builtin_mul_overflow(d->arrays[i].rows, d->arrays[i].cols, &cells) || __builtin_mul_overflow(cells, (uint64_t)4, &bytes) || __builtin_add_overflow(d->data_bytes, bytes, &d->data_bytes) || d->data_bytes > INT64_MAX / 2) {
             return -EFBIG;
         }
     }

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/attr.h"
 #include "src/base/str.h"
 #include "src/cli/cli.h"
 #include "src/commands/commands.h"

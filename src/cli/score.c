@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/attr.h"
 #include "src/cli/cli.h"
 #include "src/cli/dump.h"
 #include "src/cli/input.h"

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/attr.h"
 #include "src/base/str.h"
 #include "src/cli/cli.h"
 #include "src/cli/input.h"

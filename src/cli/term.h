@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/attr.h"
+#include "src/base/str.h"
 #include "sluice/sluice.h"
 
 struct term {
