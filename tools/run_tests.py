@@ -190,7 +190,7 @@ def stage_fuzz(result, tier):
         name = os.path.basename(target)
         work = os.path.join(ROOT, "build", "fuzz", "corpus", name)
         os.makedirs(work, exist_ok=True)
-        seeds = os.path.join(ROOT, "tests", "fuzz", "corpus", name)
+        seeds = os.path.join(ROOT, "tests", "fuzz", "corpus", name[len("fuzz_"):])
         seconds = FUZZ_SECONDS[tier]
         status, output = run([target, f"-max_total_time={seconds}", "-timeout=20", "-rss_limit_mb=2048",
                               f"-artifact_prefix={work}-", work] + ([seeds] if os.path.isdir(seeds) else []),

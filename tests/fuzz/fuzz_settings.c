@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Owns: fuzzing of settings: "name=value" lines, as flags, environment and profiles give them. */
-#include <stddef.h>
-#include <stdint.h>
+#include "tests/fuzz/fuzz.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/settings.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Whatever was accepted must survive a copy and a report. */
 static void use(const struct settings *s)
