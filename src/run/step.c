@@ -364,11 +364,23 @@ static void feed_commit(struct step *s, const struct feed *f)
     t->state_valid = t->logits_valid = true;
 }
 
+static void script_finish(const struct step *s, const struct feed *f)
+{
+    struct session *t = f->session;
+    for (uint32_t i = t->hooks.on_logits ? 0 : f->n - 1; i < f->n; i++) {
+        uint32_t position = s->rows[f->row + i].position;
+        script_logits(s->engine->script, position, t->logits);
+        if (t->hooks.on_logits) {
+            t->hooks.on_logits(t->hooks.ctx, position, t->logits);
+        }
+    }
+}
+
 static int feed_finish(struct step *s, const struct feed *f, struct error *e)
 {
     struct engine *g = s->engine;
     if (g->script) {
-        script_logits(g->script, s->rows[f->row + f->n - 1].position, f->session->logits);
+        script_finish(s, f);
         return 0;
     }
     int r = feed_logits(s, f, e);
