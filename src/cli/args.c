@@ -76,12 +76,12 @@ static int refuse_unknown(const struct args_spec *spec, const char *flag, struct
 {
     const char *advice = foreign_advice(flag);
     if (advice != NULL) {
-        return fail(e, SLUICE_USAGE, "%s: sluice has no such flag: %s", flag, advice);
+        return cli_fail(e, SLUICE_USAGE, "%s: sluice has no such flag: %s", flag, advice);
     }
     size_t room = spec->n + settings_count() + 1, n = 0;
     const char **names = calloc(room, sizeof(*names));
     if (names == NULL) {
-        return fail(e, SLUICE_FAILED, "out of memory");
+        return cli_fail(e, SLUICE_FAILED, "out of memory");
     }
     for (size_t i = 0; i < spec->n; i++) {
         names[n++] = spec->args[i].name + 2;
@@ -92,9 +92,9 @@ static int refuse_unknown(const struct args_spec *spec, const char *flag, struct
     const char *near = nearest_name(flag + strspn(flag, "-"), names);
     free(names);
     if (near != NULL) {
-        return fail(e, SLUICE_USAGE, "unknown flag %s; did you mean --%s?", flag, near);
+        return cli_fail(e, SLUICE_USAGE, "unknown flag %s; did you mean --%s?", flag, near);
     }
-    return fail(e, SLUICE_USAGE, "unknown flag %s; sluice %s --help lists them", flag, spec->command);
+    return cli_fail(e, SLUICE_USAGE, "unknown flag %s; sluice %s --help lists them", flag, spec->command);
 }
 
 static bool parse_int(const char *text, int64_t *ret)
@@ -119,10 +119,10 @@ static int store(const struct arg *a, const char *flag, const char *value, struc
         *(const char **)a->target = value;
         return SLUICE_OK;
     case ARG_INT:
-        return parse_int(value, a->target) ? SLUICE_OK : fail(e, SLUICE_USAGE, "%s %s: expected a whole number", flag, value);
+        return parse_int(value, a->target) ? SLUICE_OK : cli_fail(e, SLUICE_USAGE, "%s %s: expected a whole number", flag, value);
     case ARG_FLOAT:
         if (!parse_double(value, &d) || d > 1e30 || d < -1e30) {
-            return fail(e, SLUICE_USAGE, "%s %s: expected a number", flag, value);
+            return cli_fail(e, SLUICE_USAGE, "%s %s: expected a number", flag, value);
         }
         *(float *)a->target = (float)d;
         return SLUICE_OK;
@@ -139,7 +139,7 @@ static int parse_flag(const struct args_spec *spec, int argc, char **argv, int *
     char flag[64];
     size_t len = equals != NULL ? (size_t)(equals - word) : strlen(word);
     if (len >= sizeof(flag)) {
-        return fail(e, SLUICE_USAGE, "unknown flag %.60s...; sluice %s --help lists them", word, spec->command);
+        return cli_fail(e, SLUICE_USAGE, "unknown flag %.60s...; sluice %s --help lists them", word, spec->command);
     }
     memcpy(flag, word, len);
     flag[len] = '\0';
@@ -149,14 +149,14 @@ static int parse_flag(const struct args_spec *spec, int argc, char **argv, int *
         return refuse_unknown(spec, flag, e);
     }
     if (a != NULL && a->kind == ARG_SWITCH) {
-        return equals == NULL ? store(a, flag, NULL, e) : fail(e, SLUICE_USAGE, "%s takes no value", flag);
+        return equals == NULL ? store(a, flag, NULL, e) : cli_fail(e, SLUICE_USAGE, "%s takes no value", flag);
     }
     if (equals != NULL) {
         value = equals + 1;
     } else if (*index + 1 < argc && !is_flag(spec, argv[*index + 1])) {
         value = argv[++*index];
     } else {
-        return fail(e, SLUICE_USAGE, "%s: the value is missing; expected %s %s", flag, flag, a != NULL ? a->value : settings_info((uint32_t)setting)->value);
+        return cli_fail(e, SLUICE_USAGE, "%s: the value is missing; expected %s %s", flag, flag, a != NULL ? a->value : settings_info((uint32_t)setting)->value);
     }
     return a != NULL ? store(a, flag, value, e) : sluice_options_set(options, settings_info((uint32_t)setting)->name, value, e);
 }
@@ -206,7 +206,7 @@ int args_parse(const struct args_spec *spec, int argc, char **argv, struct sluic
                 return r;
             }
         } else if (spec->positional == NULL || rest != NULL) {
-            return fail(e, SLUICE_USAGE, "unexpected argument %s; sluice %s --help shows what it takes", argv[i], spec->command);
+            return cli_fail(e, SLUICE_USAGE, "unexpected argument %s; sluice %s --help shows what it takes", argv[i], spec->command);
         } else {
             rest = argv[i];
         }

@@ -124,10 +124,10 @@ static int save_messages(const struct chat *h, const char *path, struct sluice_e
     int r = SLUICE_OK;
     if (name == NULL || asprintf(&partial, "%s.%ld.tmp", name, (long)getpid()) < 0) {
         free(name);
-        return fail(e, SLUICE_FAILED, "out of memory");
+        return cli_fail(e, SLUICE_FAILED, "out of memory");
     }
     if (json_dump_file(h->messages, partial, JSON_INDENT(1)) != 0 || rename(partial, name) < 0) {
-        r = fail(e, SLUICE_FAILED, "%s: cannot write: %s", name, strerror(errno));
+        r = cli_fail(e, SLUICE_FAILED, "%s: cannot write: %s", name, strerror(errno));
         unlink(partial);
     }
     free(partial);
@@ -145,10 +145,10 @@ static int load_messages(struct chat *h, const char *path, struct sluice_error *
 {
     char *name = messages_path(path);
     json_t *root = NULL;
-    int r = name == NULL ? fail(e, SLUICE_FAILED, "out of memory") : input_json(&h->cli->signals, name, &root, e);
+    int r = name == NULL ? cli_fail(e, SLUICE_FAILED, "out of memory") : input_json(&h->cli->signals, name, &root, e);
     if (r == SLUICE_OK && !json_is_array(root)) {
         json_decref(root);
-        r = fail(e, SLUICE_FAILED, "%s: expected a list of messages", name);
+        r = cli_fail(e, SLUICE_FAILED, "%s: expected a list of messages", name);
     }
     if (r == SLUICE_OK) {
         json_decref(h->messages);
@@ -187,7 +187,7 @@ static int load(struct chat *h, const char *path, struct sluice_error *e)
 
 static int no_argument(const char *text, const char *usage, struct sluice_error *e)
 {
-    return text[0] == '\0' ? fail(e, SLUICE_USAGE, "the argument is missing: %s", usage) : SLUICE_OK;
+    return text[0] == '\0' ? cli_fail(e, SLUICE_USAGE, "the argument is missing: %s", usage) : SLUICE_OK;
 }
 
 static int command_help(struct chat *h, const char *text, struct sluice_error *e);
@@ -234,7 +234,7 @@ static int command_regen(struct chat *h, const char *text, struct sluice_error *
     (void)text;
     size_t n = json_array_size(h->messages);
     if (h->is_chat ? n < 2 : h->answer == 0) {
-        return fail(e, SLUICE_USAGE, "there is no answer to make again");
+        return cli_fail(e, SLUICE_USAGE, "there is no answer to make again");
     }
     h->args->sampling.value.seed++;
     if (!h->is_chat) {
@@ -245,7 +245,7 @@ static int command_regen(struct chat *h, const char *text, struct sluice_error *
     json_array_remove(h->messages, n - 1);
     int r = answer_messages(h, e);
     if (r != SLUICE_OK && json_array_append(h->messages, before) != 0) {
-        r = fail(e, SLUICE_FAILED, "out of memory");
+        r = cli_fail(e, SLUICE_FAILED, "out of memory");
     }
     json_decref(before);
     return r;
@@ -262,11 +262,11 @@ static int command_stats(struct chat *h, const char *text, struct sluice_error *
 static int command_system(struct chat *h, const char *text, struct sluice_error *e)
 {
     if (!h->is_chat) {
-        return fail(e, SLUICE_USAGE, "the model has no chat template, so there is no system message");
+        return cli_fail(e, SLUICE_USAGE, "the model has no chat template, so there is no system message");
     }
     char *copy = strdup(text);
     if (copy == NULL) {
-        return fail(e, SLUICE_FAILED, "out of memory");
+        return cli_fail(e, SLUICE_FAILED, "out of memory");
     }
     free(h->system);
     h->system = copy;
@@ -311,7 +311,7 @@ static int command(struct chat *h, const char *line)
         }
     }
     const char *near = nearest_name(line, names);
-    fail(&e, SLUICE_USAGE, near != NULL ? "unknown command %.40s; did you mean %s?" : "unknown command %.40s; /help lists them", line, near);
+    cli_fail(&e, SLUICE_USAGE, near != NULL ? "unknown command %.40s; did you mean %s?" : "unknown command %.40s; /help lists them", line, near);
     return say(h, &e);
 }
 
@@ -361,7 +361,7 @@ int chat_run(struct cli *c, struct run_args *a, struct sluice_engine *engine, bo
 {
     struct chat h = { .cli = c, .args = a, .engine = engine, .is_chat = chat, .messages = json_array() };
     struct lines *lines = NULL;
-    int r = h.messages == NULL ? fail(e, SLUICE_FAILED, "out of memory") : lines_create(&c->signals, &lines, e);
+    int r = h.messages == NULL ? cli_fail(e, SLUICE_FAILED, "out of memory") : lines_create(&c->signals, &lines, e);
     r = r != SLUICE_OK ? r : start(&h, e);
     if (r == SLUICE_OK) {
         signals_set_interactive(&c->signals);
@@ -372,7 +372,7 @@ int chat_run(struct cli *c, struct run_args *a, struct sluice_engine *engine, bo
             r = say(&h, &why);
         }
         if (r == SLUICE_INTERRUPTED) {
-            fail(e, r, "interrupted");
+            cli_fail(e, r, "interrupted");
         }
     }
     lines_destroy(lines);

@@ -121,14 +121,14 @@ static int reserve_space(struct dump *d)
 static int report(const struct dump *d, int failure, struct sluice_error *e)
 {
     char size[24];
-    return fail(e, SLUICE_FAILED, "%s: cannot write the dump of %s: %s", d->path, format_bytes(size, d->header_bytes + d->data_bytes), strerror(-failure));
+    return cli_fail(e, SLUICE_FAILED, "%s: cannot write the dump of %s: %s", d->path, format_bytes(size, d->header_bytes + d->data_bytes), strerror(-failure));
 }
 
 int dump_create(const char *path, const struct dump_array *arrays, uint32_t n, bool reserve, struct dump **ret, struct sluice_error *e)
 {
     struct dump *d = calloc(1, sizeof(*d));
     if (d == NULL) {
-        return fail(e, SLUICE_FAILED, "out of memory");
+        return cli_fail(e, SLUICE_FAILED, "out of memory");
     }
     d->fd = -1;
     d->n = n;
@@ -136,7 +136,7 @@ int dump_create(const char *path, const struct dump_array *arrays, uint32_t n, b
     d->arrays = malloc(n * sizeof(*arrays));
     if (d->path == NULL || d->arrays == NULL) {
         dump_destroy(d);
-        return fail(e, SLUICE_FAILED, "out of memory");
+        return cli_fail(e, SLUICE_FAILED, "out of memory");
     }
     memcpy(d->arrays, arrays, n * sizeof(*arrays));
     int r = place_arrays(d);

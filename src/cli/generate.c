@@ -104,7 +104,7 @@ static int keep_choice(struct generation *g, const struct sluice_choice *choice,
         struct sluice_choice *tops = n_top == 0 ? NULL : realloc(g->top, cap * n_top * sizeof(*tops));
         g->top = tops != NULL ? tops : g->top;
         if (choices == NULL || (n_top != 0 && tops == NULL)) {
-            return fail(e, SLUICE_FAILED, "out of memory: list of %zu tokens", cap);
+            return cli_fail(e, SLUICE_FAILED, "out of memory: list of %zu tokens", cap);
         }
         g->cap = cap;
     }
@@ -138,7 +138,7 @@ static int loop(struct timeline *t, const struct generate_options *o, struct gen
             return SLUICE_OK;
         }
         if (signals_cancelled(&t->cli->signals)) {
-            return fail(e, SLUICE_INTERRUPTED, "interrupted");
+            return cli_fail(e, SLUICE_INTERRUPTED, "interrupted");
         }
         struct sluice_choice choice;
         int r = sluice_sample(o->sampler, t->session, &choice, top, o->n_top, e);
@@ -159,7 +159,7 @@ static int loop(struct timeline *t, const struct generate_options *o, struct gen
         }
         show(t, o, g, choice.token);
         if (o->stream != NULL && ferror(o->stream->file)) {
-            return fail(e, SLUICE_FAILED, "cannot write the text to stdout");
+            return cli_fail(e, SLUICE_FAILED, "cannot write the text to stdout");
         }
         if (g->tokens.n == (uint64_t)o->limit || sluice_session_length(t->session) >= t->info.context) {
             return SLUICE_OK;
@@ -179,7 +179,7 @@ int generate(struct timeline *t, const struct generate_options *o, struct genera
     *ret = (struct generation){ 0 };
     struct sluice_choice *top = o->n_top == 0 ? NULL : calloc(o->n_top, sizeof(*top));
     if (o->n_top != 0 && top == NULL) {
-        return fail(e, SLUICE_FAILED, "out of memory");
+        return cli_fail(e, SLUICE_FAILED, "out of memory");
     }
     int r = loop(t, o, ret, top, e);
     free(top);

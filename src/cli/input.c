@@ -23,7 +23,7 @@ int ids_append(struct ids *l, const int32_t *item, size_t n, struct sluice_error
         size_t cap = l->n + n > 2 * l->cap ? l->n + n + 16 : 2 * l->cap;
         int32_t *grown = cap > SIZE_MAX / sizeof(*grown) ? NULL : realloc(l->item, cap * sizeof(*grown));
         if (grown == NULL) {
-            return fail(e, SLUICE_FAILED, "out of memory: list of %zu tokens", l->n + n);
+            return cli_fail(e, SLUICE_FAILED, "out of memory: list of %zu tokens", l->n + n);
         }
         l->item = grown;
         l->cap = cap;
@@ -46,7 +46,7 @@ int ids_parse(const char *text, const char *what, struct ids *l, struct sluice_e
         long id = strtol(p, &end, 10);
         if (end == p || errno != 0 || id < 0 || id > INT32_MAX || (*end != '\0' && strchr(between, *end) == NULL)) {
             int len = (int)strcspn(p, between);
-            return fail(e, SLUICE_USAGE, "%s: \"%.*s\" is no token id; expected a list such as 5,17,23", what, len < 40 ? len : 40, p);
+            return cli_fail(e, SLUICE_USAGE, "%s: \"%.*s\" is no token id; expected a list such as 5,17,23", what, len < 40 ? len : 40, p);
         }
         int r = ids_push(l, (int32_t)id, e);
         if (r != SLUICE_OK) {
@@ -60,13 +60,13 @@ int ids_parse(const char *text, const char *what, struct ids *l, struct sluice_e
 int ids_from_json(const json_t *list, const char *what, struct ids *l, struct sluice_error *e)
 {
     if (!json_is_array(list)) {
-        return fail(e, SLUICE_FAILED, "%s: expected a list of token ids", what);
+        return cli_fail(e, SLUICE_FAILED, "%s: expected a list of token ids", what);
     }
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *item = json_array_get(list, i);
         json_int_t id = json_integer_value(item);
         if (!json_is_integer(item) || id < 0 || id > INT32_MAX) {
-            return fail(e, SLUICE_FAILED, "%s: item %zu is no token id; expected a whole number of at least 0", what, i);
+            return cli_fail(e, SLUICE_FAILED, "%s: item %zu is no token id; expected a whole number of at least 0", what, i);
         }
         int r = ids_push(l, (int32_t)id, e);
         if (r != SLUICE_OK) {
@@ -91,13 +91,13 @@ static int read_all(struct signals *s, int fd, const char *name, struct str *out
     for (;;) {
         ssize_t n = signals_read(s, fd, chunk, sizeof(chunk));
         if (n == -EINTR) {
-            return fail(e, SLUICE_INTERRUPTED, "interrupted");
+            return cli_fail(e, SLUICE_INTERRUPTED, "interrupted");
         }
         if (n < 0) {
-            return fail(e, SLUICE_FAILED, "%s: cannot read: %s", name, strerror((int)-n));
+            return cli_fail(e, SLUICE_FAILED, "%s: cannot read: %s", name, strerror((int)-n));
         }
         if (n == 0) {
-            return out->failed ? fail(e, SLUICE_FAILED, "%s: out of memory", name) : SLUICE_OK;
+            return out->failed ? cli_fail(e, SLUICE_FAILED, "%s: out of memory", name) : SLUICE_OK;
         }
         str_append(out, chunk, (size_t)n);
     }
@@ -110,7 +110,7 @@ int input_read(struct signals *s, const char *path, struct str *out, struct slui
     }
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        return fail(e, SLUICE_FAILED, "%s: cannot open: %s", path, strerror(errno));
+        return cli_fail(e, SLUICE_FAILED, "%s: cannot open: %s", path, strerror(errno));
     }
     int r = read_all(s, fd, path, out, e);
     close(fd);
@@ -125,7 +125,7 @@ int input_json(struct signals *s, const char *path, json_t **ret, struct sluice_
         json_error_t error;
         json_t *root = json_loadb(text.data != NULL ? text.data : "", text.len, JSON_ALLOW_NUL, &error);
         if (root == NULL) {
-            r = fail(e, SLUICE_FAILED, "%s: line %d, column %d: %s; expected JSON", strcmp(path, "-") == 0 ? "stdin" : path, error.line, error.column, error.text);
+            r = cli_fail(e, SLUICE_FAILED, "%s: line %d, column %d: %s; expected JSON", strcmp(path, "-") == 0 ? "stdin" : path, error.line, error.column, error.text);
         } else {
             *ret = root;
         }

@@ -89,7 +89,7 @@ int lines_create(struct signals *signals, struct lines **ret, struct sluice_erro
     }
     struct lines *l = calloc(1, sizeof(*l));
     if (l == NULL) {
-        return fail(e, SLUICE_FAILED, "out of memory");
+        return cli_fail(e, SLUICE_FAILED, "out of memory");
     }
     HistEvent event;
     l->signals = signals;
@@ -98,7 +98,7 @@ int lines_create(struct signals *signals, struct lines **ret, struct sluice_erro
     l->history = history_init();
     if (l->editor == NULL || l->history == NULL) {
         lines_destroy(l);
-        return fail(e, SLUICE_FAILED, "cannot edit lines on this terminal; give the prompt with -p or through a pipe");
+        return cli_fail(e, SLUICE_FAILED, "cannot edit lines on this terminal; give the prompt with -p or through a pipe");
     }
     el_set(l->editor, EL_CLIENTDATA, l);
     el_set(l->editor, EL_PROMPT, show_prompt);

@@ -11,7 +11,7 @@ int cli_options(struct sluice_options **ret, struct sluice_error *e)
 {
     struct sluice_options *o = sluice_options_create();
     if (o == NULL) {
-        return fail(e, SLUICE_FAILED, "out of memory");
+        return cli_fail(e, SLUICE_FAILED, "out of memory");
     }
     int r = sluice_options_read_environment(o, e);
     if (r != SLUICE_OK) {

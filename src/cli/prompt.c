@@ -10,18 +10,18 @@
 int prompt_is_chat(const struct sluice_tokenizer *t, const struct prompt_options *o, bool *ret_chat, struct sluice_error *e)
 {
     if (t == NULL) {
-        return fail(e, SLUICE_USAGE, "the model has no tokenizer; give ids with --tokens");
+        return cli_fail(e, SLUICE_USAGE, "the model has no tokenizer; give ids with --tokens");
     }
     if (o->raw && (o->layout != NULL || o->system != NULL || o->thinking)) {
-        return fail(e, SLUICE_USAGE, "--raw: text is taken as it is; leave out --template, --system and --thinking");
+        return cli_fail(e, SLUICE_USAGE, "--raw: text is taken as it is; leave out --template, --system and --thinking");
     }
     const char *own = sluice_chat_layout(t);
     if (!o->raw && o->layout == NULL && own != NULL && strcmp(own, "unknown") == 0) {
-        return fail(e, SLUICE_USAGE, "the model's chat template is none of the built-in ones; choose one with --template v3|r1|v3.1|plain, or take the text as it is with --raw");
+        return cli_fail(e, SLUICE_USAGE, "the model's chat template is none of the built-in ones; choose one with --template v3|r1|v3.1|plain, or take the text as it is with --raw");
     }
     bool chat = !o->raw && (o->layout != NULL || own != NULL);
     if (!chat && (o->system != NULL || o->thinking)) {
-        return fail(e, SLUICE_USAGE, "the model has no chat template, which --system and --thinking need; choose one with --template v3|r1|v3.1|plain");
+        return cli_fail(e, SLUICE_USAGE, "the model has no chat template, which --system and --thinking need; choose one with --template v3|r1|v3.1|plain");
     }
     *ret_chat = chat;
     return SLUICE_OK;
@@ -36,7 +36,7 @@ int prompt_add_message(json_t *messages, const char *role, const char *text, siz
     json_t *message = s.failed ? NULL : json_loadb(s.data, s.len, JSON_ALLOW_NUL, NULL);
     str_deinit(&s);
     if (message == NULL || json_array_append_new(messages, message) != 0) {
-        return fail(e, SLUICE_FAILED, "out of memory: message of %zu bytes", len);
+        return cli_fail(e, SLUICE_FAILED, "out of memory: message of %zu bytes", len);
     }
     return SLUICE_OK;
 }
@@ -45,7 +45,7 @@ int prompt_chat_ids(const struct sluice_tokenizer *t, const struct prompt_option
 {
     char *list = json_dumps(messages, JSON_COMPACT);
     if (list == NULL) {
-        return fail(e, SLUICE_FAILED, "out of memory");
+        return cli_fail(e, SLUICE_FAILED, "out of memory");
     }
     struct str s = { 0 };
     str_puts(&s, "{\"messages\":[");
@@ -59,7 +59,7 @@ int prompt_chat_ids(const struct sluice_tokenizer *t, const struct prompt_option
     str_printf(&s, ",\"add_generation_prompt\":true,\"thinking\":%s}", o->thinking ? "true" : "false");
     int32_t *item = NULL;
     size_t n = 0;
-    int r = s.failed ? fail(e, SLUICE_FAILED, "out of memory") : sluice_chat_tokens(t, o->layout, s.data, s.len, &item, &n, e);
+    int r = s.failed ? cli_fail(e, SLUICE_FAILED, "out of memory") : sluice_chat_tokens(t, o->layout, s.data, s.len, &item, &n, e);
     str_deinit(&s);
     if (r == SLUICE_OK) {
         r = ids_append(out, item, n, e);

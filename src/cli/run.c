@@ -17,16 +17,16 @@ enum { LOGPROBS_MAX = 100 };
 static int check_args(const struct run_args *a, struct sluice_error *e)
 {
     if ((a->prompt != NULL) + (a->file != NULL) + (a->tokens != NULL) > 1) {
-        return fail(e, SLUICE_USAGE, "more than one prompt; give one of -p, -f and --tokens");
+        return cli_fail(e, SLUICE_USAGE, "more than one prompt; give one of -p, -f and --tokens");
     }
     if (a->limit < -1) {
-        return fail(e, SLUICE_USAGE, "-n %lld: expected a number of at least 0, or -1 (until the end)", (long long)a->limit);
+        return cli_fail(e, SLUICE_USAGE, "-n %lld: expected a number of at least 0, or -1 (until the end)", (long long)a->limit);
     }
     if (a->logprobs < 0 || a->logprobs > LOGPROBS_MAX) {
-        return fail(e, SLUICE_USAGE, "--logprobs %lld: expected a number from 0 to %d", (long long)a->logprobs, LOGPROBS_MAX);
+        return cli_fail(e, SLUICE_USAGE, "--logprobs %lld: expected a number from 0 to %d", (long long)a->logprobs, LOGPROBS_MAX);
     }
     if (a->logprobs > 0 && !a->json) {
-        return fail(e, SLUICE_USAGE, "--logprobs: needs --json");
+        return cli_fail(e, SLUICE_USAGE, "--logprobs: needs --json");
     }
     return SLUICE_OK;
 }
@@ -44,13 +44,13 @@ static int read_prompt(struct cli *c, const struct run_args *a, struct str *text
     }
     if (a->prompt != NULL) {
         str_puts(text, a->prompt);
-        return text->failed ? fail(e, SLUICE_FAILED, "out of memory") : SLUICE_OK;
+        return text->failed ? cli_fail(e, SLUICE_FAILED, "out of memory") : SLUICE_OK;
     }
     if (a->file == NULL && isatty(STDIN_FILENO) == 1) {
-        return fail(e, SLUICE_USAGE, "--json: no prompt; give one with -p, -f or --tokens");
+        return cli_fail(e, SLUICE_USAGE, "--json: no prompt; give one with -p, -f or --tokens");
     }
     int r = input_read(&c->signals, a->file != NULL ? a->file : "-", text, e);
-    return r == SLUICE_OK && text->len == 0 ? fail(e, SLUICE_USAGE, "%s: the prompt is empty; give one with -p, -f or --tokens", a->file != NULL ? a->file : "stdin") : r;
+    return r == SLUICE_OK && text->len == 0 ? cli_fail(e, SLUICE_USAGE, "%s: the prompt is empty; give one with -p, -f or --tokens", a->file != NULL ? a->file : "stdin") : r;
 }
 
 static int prompt_ids(const struct run_args *a, const struct sluice_engine *engine, const struct str *text, struct ids *out, struct sluice_error *e)
@@ -69,7 +69,7 @@ static int prompt_ids(const struct run_args *a, const struct sluice_engine *engi
         return prompt_text_ids(t, data, text->len, true, out, e);
     }
     json_t *messages = json_array();
-    r = messages == NULL ? fail(e, SLUICE_FAILED, "out of memory") : prompt_add_message(messages, "user", data, text->len, e);
+    r = messages == NULL ? cli_fail(e, SLUICE_FAILED, "out of memory") : prompt_add_message(messages, "user", data, text->len, e);
     r = r != SLUICE_OK ? r : prompt_chat_ids(t, &a->form, messages, out, e);
     json_decref(messages);
     return r;
@@ -118,7 +118,7 @@ static int print_json(const struct run_args *a, const struct sluice_engine *engi
     str_puts(&out, ", \"timings\": ");
     report_timings(&out, engine, timings);
     str_puts(&out, "}\n");
-    int r = out.failed || g->text.failed ? fail(e, SLUICE_FAILED, "out of memory") : SLUICE_OK;
+    int r = out.failed || g->text.failed ? cli_fail(e, SLUICE_FAILED, "out of memory") : SLUICE_OK;
     if (r == SLUICE_OK) {
         fwrite(out.data, 1, out.len, stdout);
     }

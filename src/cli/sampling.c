@@ -32,7 +32,7 @@ static int push_bias(struct sampling *s, int32_t token, float add, struct sluice
     if ((n & (n - 1)) == 0) { /* grows at powers of two */
         struct sluice_bias *grown = realloc(s->bias, ((size_t)n * 2 + 1) * sizeof(*grown));
         if (grown == NULL) {
-            return fail(e, SLUICE_FAILED, "out of memory");
+            return cli_fail(e, SLUICE_FAILED, "out of memory");
         }
         s->bias = grown;
     }
@@ -48,7 +48,7 @@ int sampling_add_bias(void *ctx, const char *text, struct sluice_error *e)
     double add = 0.0;
     bool never = digits > 0 && strcmp(end, "-inf") == 0;
     if (digits == 0 || digits > 9 || (*end != '+' && *end != '-') || (!never && (!parse_double(end + (*end == '+'), &add) || fabs(add) > 1e30))) {
-        return fail(e, SLUICE_USAGE, "--logit-bias %s: expected a token id and a signed number, such as 42-1.5, 42+3 or 42-inf", text);
+        return cli_fail(e, SLUICE_USAGE, "--logit-bias %s: expected a token id and a signed number, such as 42-1.5, 42+3 or 42-inf", text);
     }
     return push_bias(ctx, (int32_t)id, never ? -INFINITY : (float)add, e);
 }
@@ -56,13 +56,13 @@ int sampling_add_bias(void *ctx, const char *text, struct sluice_error *e)
 int sampling_finish(struct sampling *s, struct sluice_error *e)
 {
     if (s->top_k < 0 || s->top_k > INT32_MAX) {
-        return fail(e, SLUICE_USAGE, "--top-k %lld: expected a number of at least 0 (0: all)", (long long)s->top_k);
+        return cli_fail(e, SLUICE_USAGE, "--top-k %lld: expected a number of at least 0 (0: all)", (long long)s->top_k);
     }
     if (s->window < 0 || s->window > INT32_MAX) {
-        return fail(e, SLUICE_USAGE, "--repeat-last-n %lld: expected a number of at least 0 (0: all)", (long long)s->window);
+        return cli_fail(e, SLUICE_USAGE, "--repeat-last-n %lld: expected a number of at least 0 (0: all)", (long long)s->window);
     }
     if (s->seed < -1) {
-        return fail(e, SLUICE_USAGE, "--seed %lld: expected a number of at least 0, or -1 (random)", (long long)s->seed);
+        return cli_fail(e, SLUICE_USAGE, "--seed %lld: expected a number of at least 0, or -1 (random)", (long long)s->seed);
     }
     if (s->seed == -1) {
         uint32_t random = 0;

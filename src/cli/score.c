@@ -90,7 +90,7 @@ static int open_dump(struct score *s, const char *path, struct sluice_error *e)
     uint64_t rows = s->tokens.n, drafts = rows - 1;
     struct dump_array *arrays = calloc(2 + 3 * ((size_t)m->layers + 1), sizeof(*arrays));
     if (arrays == NULL) {
-        return fail(e, SLUICE_FAILED, "out of memory");
+        return cli_fail(e, SLUICE_FAILED, "out of memory");
     }
     uint32_t n = 0;
     add_array(arrays, &n, false, rows, m->vocab, "logits", 0);
@@ -159,7 +159,7 @@ static int print_result(const struct score *s, bool json, struct sluice_error *e
     str_puts(&out, ", \"perplexity\": ");
     report_number(&out, exp(mean));
     str_puts(&out, "}\n");
-    int r = out.failed ? fail(e, SLUICE_FAILED, "out of memory") : SLUICE_OK;
+    int r = out.failed ? cli_fail(e, SLUICE_FAILED, "out of memory") : SLUICE_OK;
     if (r == SLUICE_OK) {
         fwrite(out.data, 1, out.len, stdout);
     }
@@ -180,7 +180,7 @@ static int take_text(struct score *s, const struct sluice_engine *engine, const 
 {
     const struct sluice_tokenizer *t = sluice_engine_tokenizer(engine);
     if (t == NULL) {
-        return fail(e, SLUICE_USAGE, "--text: the model has no tokenizer; give ids with --tokens");
+        return cli_fail(e, SLUICE_USAGE, "--text: the model has no tokenizer; give ids with --tokens");
     }
     return prompt_text_ids(t, text, strlen(text), true, &s->tokens, e);
 }
@@ -188,11 +188,11 @@ static int take_text(struct score *s, const struct sluice_engine *engine, const 
 static int check_tokens(const struct score *s, struct sluice_error *e)
 {
     if (s->tokens.n == 0) {
-        return fail(e, SLUICE_USAGE, "no tokens to score; give at least one");
+        return cli_fail(e, SLUICE_USAGE, "no tokens to score; give at least one");
     }
     for (size_t i = 0; i < s->tokens.n; i++) {
         if ((uint32_t)s->tokens.item[i] >= s->info.vocab) {
-            return fail(e, SLUICE_USAGE, "token %zu is %d; the model has ids 0 to %u", i, (int)s->tokens.item[i], s->info.vocab - 1);
+            return cli_fail(e, SLUICE_USAGE, "token %zu is %d; the model has ids 0 to %u", i, (int)s->tokens.item[i], s->info.vocab - 1);
         }
     }
     return SLUICE_OK;
@@ -201,7 +201,7 @@ static int check_tokens(const struct score *s, struct sluice_error *e)
 static int score_with(struct cli *c, const struct score_args *a, const struct sluice_options *options, struct score *s, struct sluice_error *e)
 {
     if ((a->tokens != NULL) + (a->tokens_file != NULL) + (a->text != NULL) != 1) {
-        return fail(e, SLUICE_USAGE, "nothing to score, or too much; give one of --tokens, --tokens-file and --text");
+        return cli_fail(e, SLUICE_USAGE, "nothing to score, or too much; give one of --tokens, --tokens-file and --text");
     }
     struct sluice_engine *engine = NULL;
     int r = a->tokens != NULL ? ids_parse(a->tokens, "--tokens", &s->tokens, e) : SLUICE_OK;
@@ -214,7 +214,7 @@ static int score_with(struct cli *c, const struct score_args *a, const struct sl
     r = r != SLUICE_OK ? r : check_tokens(s, e);
     if (r == SLUICE_OK) {
         s->logprobs = calloc(s->tokens.n, sizeof(*s->logprobs));
-        r = s->logprobs == NULL ? fail(e, SLUICE_FAILED, "out of memory") : SLUICE_OK;
+        r = s->logprobs == NULL ? cli_fail(e, SLUICE_FAILED, "out of memory") : SLUICE_OK;
     }
     r = r != SLUICE_OK || a->dump == NULL ? r : open_dump(s, a->dump, e);
     r = r != SLUICE_OK ? r : compute(c, s, engine, e);

@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 enum { EXIT_INTERRUPTED = 130 };
@@ -23,6 +24,15 @@ static sigset_t signal_set(void)
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGHUP);
     return set;
+}
+
+/* Runs in threads that libraries made before main: blocks the signal there for good and sends it on, until it reaches the
+ * thread that waits for it. */
+static void pass_on(int number, siginfo_t *info, void *context)
+{
+    (void)info;
+    sigaddset(&((ucontext_t *)context)->uc_sigmask, number);
+    kill(getpid(), number);
 }
 
 static void *signal_loop(void *ctx)
@@ -58,7 +68,10 @@ int signals_start(struct signals *s)
     }
     sigset_t set = signal_set();
     pthread_sigmask(SIG_BLOCK, &set, NULL);
-    signal(SIGINT, SIG_DFL); /* a shell's background job starts with it ignored */
+    struct sigaction action = { .sa_sigaction = pass_on, .sa_flags = SA_SIGINFO | SA_RESTART };
+    sigaction(SIGINT, &action, NULL); /* also where a shell's background job starts with it ignored */
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
     signal(SIGPIPE, SIG_IGN);
     int r = pthread_create(&s->thread, NULL, signal_loop, s);
     if (r != 0) {

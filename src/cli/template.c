@@ -18,7 +18,7 @@ static int render(struct cli *c, const struct sluice_tokenizer *t, const char *l
 {
     char *json = json_dumps(request, JSON_ENCODE_ANY | JSON_COMPACT), *text = NULL;
     if (json == NULL) {
-        return fail(e, SLUICE_FAILED, "out of memory");
+        return cli_fail(e, SLUICE_FAILED, "out of memory");
     }
     size_t len = 0;
     int r = sluice_chat_text(t, layout, json, strlen(json), &text, &len, e);
@@ -50,7 +50,7 @@ static int render_all(struct cli *c, const struct sluice_tokenizer *t, const str
     }
     str_puts(out, "]\n");
     json_decref(root);
-    return r == SLUICE_OK && out->failed ? fail(e, SLUICE_FAILED, "out of memory") : r;
+    return r == SLUICE_OK && out->failed ? cli_fail(e, SLUICE_FAILED, "out of memory") : r;
 }
 
 int cli_template(struct cli *c, int argc, char **argv)
@@ -78,7 +78,7 @@ int cli_template(struct cli *c, int argc, char **argv)
         return r == SLUICE_OK ? r : term_fail(&c->term, &e);
     }
     cli_set_verbosity(c, &a.verbosity);
-    r = a.model == NULL ? fail(&e, SLUICE_USAGE, "no model; name one with -m PATH") : sluice_tokenizer_open(a.model, a.pre, &t, &e);
+    r = a.model == NULL ? cli_fail(&e, SLUICE_USAGE, "no model; name one with -m PATH") : sluice_tokenizer_open(a.model, a.pre, &t, &e);
     r = r != SLUICE_OK ? r : render_all(c, t, &a, &out, &e);
     if (r == SLUICE_OK) {
         fwrite(out.data, 1, out.len, stdout);

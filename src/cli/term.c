@@ -85,10 +85,10 @@ int term_refuse(struct term *t, int status, const char *fmt, ...)
 
 void term_log(void *ctx, enum sluice_log_level level, const char *line) { term_print(ctx, level, "%s", line); }
 
-/* Ten times a second, and the last. */
+/* Ten times a second, and the last; nothing for what takes a moment. */
 static bool due(struct term *t, bool last, double seconds)
 {
-    if (!t->live || t->level < SLUICE_LOG_NOTICE || (!last && t->on_line && seconds >= t->shown && seconds < t->shown + 0.1)) {
+    if (!t->live || t->level < SLUICE_LOG_NOTICE || seconds < 0.3 || (!last && t->on_line && seconds >= t->shown && seconds < t->shown + 0.1)) {
         return false;
     }
     t->shown = seconds;
@@ -133,7 +133,7 @@ void term_clear(struct term *t)
 const char *term_dim(const struct term *t) { return t->colour ? "\033[2m" : ""; }
 const char *term_plain(const struct term *t) { return t->colour ? "\033[0m" : ""; }
 
-int fail(struct sluice_error *e, int status, const char *fmt, ...)
+int cli_fail(struct sluice_error *e, int status, const char *fmt, ...)
 {
     if (e != NULL) {
         e->status = status;

@@ -42,6 +42,6 @@ const char *term_dim(const struct term *t);
 const char *term_plain(const struct term *t);
 
 /* Fills *e (which may be NULL); returns status. */
-int fail(struct sluice_error *e, int status, const char *fmt, ...) ATTR_PRINTF(3, 4);
+int cli_fail(struct sluice_error *e, int status, const char *fmt, ...) ATTR_PRINTF(3, 4);
 
 #endif

@@ -74,9 +74,6 @@ static int feed(struct timeline *t, const int32_t *tokens, size_t n, struct slui
     struct clock clock = clock_system();
     uint64_t start = clock_now_ns(&clock);
     uint32_t at = sluice_session_length(t->session);
-    if (n > t->info.context - at) {
-        return sluice_session_feed(t->session, tokens, n, e); /* refuses, with the numbers */
-    }
     for (size_t done = 0; done < n;) {
         size_t piece = t->info.ubatch - (at + done) % t->info.ubatch;
         piece = piece < n - done ? piece : n - done;
@@ -97,10 +94,10 @@ static int feed(struct timeline *t, const int32_t *tokens, size_t n, struct slui
 int timeline_set(struct timeline *t, const int32_t *tokens, size_t n, size_t *ret_computed, struct sluice_error *e)
 {
     if (n == 0) {
-        return fail(e, SLUICE_USAGE, "the prompt has no tokens; give at least one");
+        return cli_fail(e, SLUICE_USAGE, "the prompt has no tokens; give at least one");
     }
     if (n > t->info.context) {
-        return sluice_session_feed(t->session, tokens, n, e);
+        return cli_fail(e, SLUICE_FAILED, "the prompt has %zu tokens and the context %u positions; shorten the prompt or start with a larger -c", n, t->info.context);
     }
     uint32_t keep = kept_prefix(t, tokens, n);
     int r = keep < sluice_session_length(t->session) ? sluice_session_rollback(t->session, keep, e) : SLUICE_OK;

@@ -17,7 +17,7 @@ struct token_args {
 static int open_tokenizer(const struct token_args *a, struct sluice_tokenizer **ret, struct sluice_error *e)
 {
     if (a->model == NULL) {
-        return fail(e, SLUICE_USAGE, "no model; name one with -m PATH");
+        return cli_fail(e, SLUICE_USAGE, "no model; name one with -m PATH");
     }
     return sluice_tokenizer_open(a->model, a->pre, ret, e);
 }
@@ -26,14 +26,14 @@ static int open_tokenizer(const struct token_args *a, struct sluice_tokenizer **
 static int read_single(struct cli *c, const struct token_args *a, struct str *out, struct sluice_error *e)
 {
     if (a->text != NULL && a->file != NULL) {
-        return fail(e, SLUICE_USAGE, "both an argument and -f; give one of them");
+        return cli_fail(e, SLUICE_USAGE, "both an argument and -f; give one of them");
     }
     if (a->text != NULL && strcmp(a->text, "-") != 0) {
         str_puts(out, a->text);
-        return out->failed ? fail(e, SLUICE_FAILED, "out of memory") : SLUICE_OK;
+        return out->failed ? cli_fail(e, SLUICE_FAILED, "out of memory") : SLUICE_OK;
     }
     if (a->file == NULL && a->text == NULL && isatty(STDIN_FILENO) == 1) {
-        return fail(e, SLUICE_USAGE, "nothing to work on; give an argument, -f FILE, --batch FILE or stdin");
+        return cli_fail(e, SLUICE_USAGE, "nothing to work on; give an argument, -f FILE, --batch FILE or stdin");
     }
     return input_read(&c->signals, a->file != NULL ? a->file : "-", out, e);
 }
@@ -42,7 +42,7 @@ static int put_line(struct str *out, struct sluice_error *e)
 {
     str_puts(out, "\n");
     if (out->failed) {
-        return fail(e, SLUICE_FAILED, "out of memory");
+        return cli_fail(e, SLUICE_FAILED, "out of memory");
     }
     fwrite(out->data, 1, out->len, stdout);
     return SLUICE_OK;
@@ -68,15 +68,15 @@ static int tokenize_batch(struct cli *c, const struct sluice_tokenizer *t, const
         return r;
     }
     if (!json_is_array(root)) {
-        r = fail(e, SLUICE_FAILED, "%s: expected a list of strings", path);
+        r = cli_fail(e, SLUICE_FAILED, "%s: expected a list of strings", path);
     }
     str_puts(out, "[");
     for (size_t i = 0; r == SLUICE_OK && i < json_array_size(root); i++) {
         const json_t *item = json_array_get(root, i);
         if (!json_is_string(item)) {
-            r = fail(e, SLUICE_FAILED, "%s: item %zu is no string", path, i);
+            r = cli_fail(e, SLUICE_FAILED, "%s: item %zu is no string", path, i);
         } else if (signals_cancelled(&c->signals)) {
-            r = fail(e, SLUICE_INTERRUPTED, "interrupted");
+            r = cli_fail(e, SLUICE_INTERRUPTED, "interrupted");
         } else {
             str_puts(out, i == 0 ? "" : ",\n ");
             r = tokenize_one(t, json_string_value(item), json_string_length(item), flags, out, e);
@@ -114,7 +114,7 @@ int cli_tokenize(struct cli *c, int argc, char **argv)
     }
     cli_set_verbosity(c, &a.verbosity);
     unsigned flags = (a.no_special ? 0 : SLUICE_SPECIAL) | (a.bos ? SLUICE_BOS : 0);
-    r = a.batch != NULL && (a.text != NULL || a.file != NULL) ? fail(&e, SLUICE_USAGE, "both --batch and a text; give one of them") : open_tokenizer(&a, &t, &e);
+    r = a.batch != NULL && (a.text != NULL || a.file != NULL) ? cli_fail(&e, SLUICE_USAGE, "both --batch and a text; give one of them") : open_tokenizer(&a, &t, &e);
     if (r == SLUICE_OK && a.batch != NULL) {
         r = tokenize_batch(c, t, a.batch, flags, &out, &e);
     } else if (r == SLUICE_OK) {
@@ -136,7 +136,7 @@ static int detokenize_batch(struct cli *c, const struct sluice_tokenizer *t, con
         return r;
     }
     if (!json_is_array(root)) {
-        r = fail(e, SLUICE_FAILED, "%s: expected a list of id lists", path);
+        r = cli_fail(e, SLUICE_FAILED, "%s: expected a list of id lists", path);
     }
     str_puts(out, "[");
     for (size_t i = 0; r == SLUICE_OK && i < json_array_size(root); i++) {
@@ -201,7 +201,7 @@ int cli_detokenize(struct cli *c, int argc, char **argv)
         return r == SLUICE_OK ? r : term_fail(&c->term, &e);
     }
     cli_set_verbosity(c, &a.verbosity);
-    r = a.batch != NULL && (a.text != NULL || a.file != NULL) ? fail(&e, SLUICE_USAGE, "both --batch and a list; give one of them") : open_tokenizer(&a, &t, &e);
+    r = a.batch != NULL && (a.text != NULL || a.file != NULL) ? cli_fail(&e, SLUICE_USAGE, "both --batch and a list; give one of them") : open_tokenizer(&a, &t, &e);
     if (r == SLUICE_OK && a.batch != NULL) {
         r = detokenize_batch(c, t, a.batch, &out, &e);
     } else if (r == SLUICE_OK) {
