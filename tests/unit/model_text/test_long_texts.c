@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns: texts of 10 MB that invite quadratic work. Times are printed; the test's own limit catches a hang. */
+/* Owns: long texts that invite quadratic work. Processor times are printed; the test's own limit catches a hang. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -7,26 +7,26 @@
 #include "src/model/pretokenizer.h"
 #include "tests/unit/model_text/text_test.h"
 
-enum { BYTES = 10 << 20 };
+enum { BYTES = 10 << 20, SPLIT_BYTES = 2 << 20 };
 
-static const char *const units[] = { " ", "a", "\n", "1", "中", "é", "<", "a b", " \n", "\t ", "\xff", "<｜", "A", "々", "Hello, world! 12345\n" };
+static const char *const units[] = { " ", "a", "\n", "1", "中", "<", "a b", " \n", "\xff", "々", "Hello, world! 12345\n" };
 
 static double seconds(void)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
 /* The last byte is another one, so that a run is followed by a letter. */
-static char *repeat(const char *unit)
+static char *repeat(const char *unit, size_t bytes)
 {
-    char *text = malloc(BYTES);
+    char *text = malloc(bytes);
     assert_non_null(text);
-    for (size_t i = 0; i < BYTES; i++) {
-        text[i] = unit[i % strlen(unit)];
+    for (size_t i = 0, n = strlen(unit); i < bytes; i++) {
+        text[i] = unit[i % n];
     }
-    text[BYTES - 1] = 'x';
+    text[bytes - 1] = 'x';
     return text;
 }
 
@@ -35,7 +35,7 @@ static void encode_v3(void **state)
     (void)state;
     struct tokenizer *t = test_open(V3_FOLDER);
     for (size_t i = 0; i < ARRAY_LEN(units); i++) {
-        char *text = repeat(units[i]);
+        char *text = repeat(units[i], BYTES);
         double begin = seconds();
         struct token_list ids = test_encode(t, text, BYTES, TOKENIZE_SPECIAL);
         print_message("10 MiB of unit %zu: %zu tokens, %.2f s\n", i, ids.n, seconds() - begin);
@@ -61,14 +61,14 @@ static void split_with(const char *name)
     assert_int_equal(pretokenizer_scratch_init(&p, &s, &e), 0);
     double begin = seconds();
     for (size_t i = 0; i < ARRAY_LEN(units); i++) {
-        char *text = repeat(units[i]);
+        char *text = repeat(units[i], SPLIT_BYTES);
         size_t total = 0;
-        if (strchr(units[i], '\xff') == NULL && pretokenizer_split(&p, &s, text, utf8_valid_prefix(text, BYTES), count_piece, &total, &e) < 0) {
+        if (pretokenizer_split(&p, &s, text, utf8_valid_prefix(text, SPLIT_BYTES), count_piece, &total, &e) < 0) {
             fail_msg("%s, unit %zu: %s", name, i, e.text);
         }
         free(text);
     }
-    print_message("%s: %.2f s for all units\n", name, seconds() - begin);
+    print_message("%s: %.2f s for all units of 2 MiB\n", name, seconds() - begin);
     pretokenizer_scratch_deinit(&s);
     pretokenizer_deinit(&p);
 }
