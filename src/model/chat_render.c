@@ -8,6 +8,7 @@
 #include "src/base/str.h"
 #include "src/model/chat.h"
 #include "src/model/chat_tokens.h"
+#include "src/model/json_text.h"
 
 enum { REQUEST_LIMIT = 256 << 20 };
 
@@ -445,11 +446,10 @@ int chat_render(enum chat_layout layout, const struct tokenizer *t, const char *
     if (len > REQUEST_LIMIT) {
         return error_set(e, ERROR_USAGE, "a chat request of %zu bytes, at most %d are accepted", len, REQUEST_LIMIT);
     }
-    json_error_t where;
-    json_t *root = json_loadb(request, len, JSON_ALLOW_NUL, &where);
-    if (!root) {
-        return json_error_code(&where) == json_error_out_of_memory ? error_nomem(e, "chat request", len)
-                                                                   : error_set(e, ERROR_FORMAT, "request: line %d: %s", where.line, where.text);
+    json_t *root = NULL;
+    int rc = json_text_parse(request, len, &root, e);
+    if (rc < 0) {
+        return error_prefix(e, rc, "request");
     }
     struct chat_prompt out = { 0 };
     struct render r = { .layout = layout, .t = t, .messages = json_object_get(root, "messages"), .out = &out, .e = e };

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "io/file.h"
+#include "src/model/json_text.h"
 #include "src/model/tokenizer_build.h"
 
 enum { JSON_FILE_LIMIT = 256 << 20, TEMPLATE_LIMIT = 4 << 20 };
@@ -24,18 +25,17 @@ static int load_json(const char *folder, const char *name, json_t **ret, struct 
     if (rc != 0) {
         return rc < 0 ? rc : 0;
     }
-    json_error_t where;
-    *ret = json_loadb(text, bytes, JSON_ALLOW_NUL, &where);
+    json_t *root = NULL;
+    rc = json_text_parse(text, bytes, &root, e);
     free(text);
-    if (!*ret) {
-        return json_error_code(&where) == json_error_out_of_memory
-                   ? error_nomem(e, name, bytes)
-                   : error_set(e, ERROR_FORMAT, "%s/%s: line %d: %s", folder, name, where.line, where.text);
+    if (rc < 0) {
+        return error_prefix(e, rc, "%s/%s", folder, name);
     }
-    if (!json_is_object(*ret)) {
-        json_decref(*ret);
+    if (!json_is_object(root)) {
+        json_decref(root);
         return error_set(e, ERROR_FORMAT, "%s/%s: expected an object", folder, name);
     }
+    *ret = root;
     return 1;
 }
 
