@@ -113,15 +113,14 @@ int sluice_step_open(struct sluice_engine *engine, const struct sluice_feed *fee
 {
     struct error e = {0};
     struct step *s = NULL;
-    struct step_feed *inner = calloc(n ? n : 1, sizeof(*inner));
-    if (!inner) {
-        return api_status(error_nomem(&e, "step", n * sizeof(*inner)), &e, error);
+    struct step_feed inner[STEP_FEEDS_MAX];
+    if (n > STEP_FEEDS_MAX) {
+        return api_status(error_set(&e, ERROR_USAGE, "a step of %u feeds; at most %d", n, STEP_FEEDS_MAX), &e, error);
     }
     for (uint32_t i = 0; i < n; i++) {
         inner[i] = (struct step_feed){.session = feeds[i].session->session, .tokens = feeds[i].tokens, .n = feeds[i].n, .bulk = feeds[i].bulk};
     }
     int r = step_open(engine->engine, inner, n, &s, &e);
-    free(inner);
     if (r == 0) {
         *ret = (struct sluice_step *)s;
     }

@@ -29,26 +29,6 @@ void engine_step_down(struct engine *g, const char *what, const char *fmt, ...)
     log_print(&g->log, LOG_NOTICE, "%s: %s", d->what, d->why);
 }
 
-struct guarded_job {
-    const struct engine *g;
-    pool_fn fn;
-    void *ctx;
-};
-
-static void guarded_task(void *ctx, uint32_t task, uint32_t worker)
-{
-    const struct guarded_job *j = ctx;
-    if (!engine_cancelled(j->g)) {
-        j->fn(j->ctx, task, worker);
-    }
-}
-
-int engine_parallel(struct engine *g, uint32_t tasks, pool_fn fn, void *ctx, struct error *e)
-{
-    pool_run(g->pool, tasks, guarded_task, &(struct guarded_job){g, fn, ctx});
-    return engine_cancelled(g) ? error_set(e, ERROR_INTERRUPTED, "interrupted") : 0;
-}
-
 bool engine_is_end(const struct engine *g, int32_t token)
 {
     for (uint32_t i = 0; i < g->n_eos; i++) {

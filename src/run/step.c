@@ -12,8 +12,6 @@
 #include "src/run/head.h"
 #include "src/run/mtp.h"
 
-enum { FEEDS_MAX = EXTRA_ROWS + 1 };
-
 /* Rows [row, row + n) of the step belong to a feed; exact feeds come first. */
 struct feed {
     struct session *session;
@@ -25,10 +23,10 @@ struct step {
     struct engine *engine;
     bool open;
     uint32_t cursor;           /* layers done; the MTP layer counts as one more */
-    struct feed feeds[FEEDS_MAX];
+    struct feed feeds[STEP_FEEDS_MAX];
     uint32_t n_feeds;
     struct batch main, mtp;
-    struct span spans[FEEDS_MAX + 1], mtp_spans[FEEDS_MAX + 1];
+    struct span spans[STEP_FEEDS_MAX + 1], mtp_spans[STEP_FEEDS_MAX + 1];
     struct batch_row *rows, *mtp_rows; /* [step_rows] */
     struct mtp_row *mtp_in;    /* [step_rows] */
     int32_t *tokens;           /* [step_rows] */
@@ -133,8 +131,8 @@ static int check_feeds(const struct engine *g, const struct step_feed *feeds, ui
         }
         rows += feeds[i].n;
     }
-    if (n == 0 || n > FEEDS_MAX || rows > g->step_rows) {
-        return error_set(e, -EINVAL, "a step of %u feeds and %llu rows; at most %u feeds and %u rows", n, (unsigned long long)rows, FEEDS_MAX, g->step_rows);
+    if (n == 0 || n > STEP_FEEDS_MAX || rows > g->step_rows) {
+        return error_set(e, -EINVAL, "a step of %u feeds and %llu rows; at most %u feeds and %u rows", n, (unsigned long long)rows, STEP_FEEDS_MAX, g->step_rows);
     }
     return 0;
 }

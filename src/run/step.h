@@ -10,6 +10,8 @@
 #include "common/error.h"
 #include "src/run/session.h"
 
+enum { STEP_FEEDS_MAX = EXTRA_ROWS + 1 };
+
 struct step;
 
 struct step_feed {
