@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Owns: fuzzing of chat requests: the first byte chooses the layout. Untrusted pieces must never give special ids. */
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/model/chat.h"
 #include "src/model/chat_tokens.h"
-#include "src/model/tokenizer_build.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/byte_tokens.h"
+#include "tests/fuzz/fuzz.h"
 
 static const char *const specials[] = {
     CHAT_USER, CHAT_ASSISTANT, CHAT_EOS, CHAT_THINK, CHAT_THINK_END, CHAT_CALLS_BEGIN, CHAT_CALLS_END, CHAT_CALL_BEGIN, CHAT_CALL_END,
@@ -19,16 +16,7 @@ static const char *const specials[] = {
 /* Bytes and the special tokens, 256 on. */
 static struct tokenizer *byte_tokenizer(void)
 {
-    struct tokenizer *t = NULL;
-    if (tokenizer_create(512, 0, &t, NULL) < 0) {
-        abort();
-    }
-    for (int id = 0, next = 0x100; id < 256; id++) {
-        bool plain = (id >= 0x21 && id <= 0x7e) || (id >= 0xa1 && id != 0xad);
-        int c = plain ? id : next++;
-        char text[2] = { (char)(c < 0x80 ? c : 0xc0 | c >> 6), (char)(0x80 | (c & 0x3f)) };
-        tokenizer_add(t, id, text, c < 0x80 ? 1 : 2, TOKEN_NORMAL, 0, NULL);
-    }
+    struct tokenizer *t = byte_tokens(0);
     for (size_t i = 0; i < ARRAY_LEN(specials); i++) {
         tokenizer_add(t, 256 + (int64_t)i, specials[i], strlen(specials[i]), TOKEN_CONTROL, ADDED_FIRST, NULL);
     }

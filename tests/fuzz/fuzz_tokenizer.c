@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Owns: fuzzing of tokenizer files and of texts. The first byte chooses: a tokenizer.json, a split pattern and a text, or a
  * text for a small byte-level tokenizer whose encoding must decode to the text. */
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "src/model/tokenizer_build.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/byte_tokens.h"
+#include "tests/fuzz/fuzz.h"
 
 static void fuzz_file(const char *text, size_t len)
 {
@@ -61,16 +58,7 @@ static void fuzz_pattern(const char *data, size_t len)
 
 static struct tokenizer *bytes_and_pairs(void)
 {
-    struct tokenizer *t = NULL;
-    if (tokenizer_create(512, 8, &t, NULL) < 0) {
-        abort();
-    }
-    for (int id = 0, next = 0x100; id < 256; id++) {
-        bool plain = (id >= 0x21 && id <= 0x7e) || (id >= 0xa1 && id != 0xad);
-        int c = plain ? id : next++;
-        char text[2] = { (char)(c < 0x80 ? c : 0xc0 | c >> 6), (char)(0x80 | (c & 0x3f)) };
-        tokenizer_add(t, id, text, c < 0x80 ? 1 : 2, TOKEN_NORMAL, 0, NULL);
-    }
+    struct tokenizer *t = byte_tokens(8);
     tokenizer_add(t, 256, "aa", 2, TOKEN_NORMAL, 0, NULL);
     tokenizer_add(t, 257, "aaa", 3, TOKEN_NORMAL, 0, NULL);
     tokenizer_add(t, 258, "<x>", 3, TOKEN_CONTROL, ADDED_FIRST, NULL);
