@@ -126,6 +126,7 @@ struct sluice_session_hooks {
     void (*on_hidden)(void *ctx, uint32_t layer, uint32_t position, const float *x);   /* [hidden] residual after layer */
     void (*on_route)(void *ctx, uint32_t layer, uint32_t position, const int32_t *ids, const float *weights); /* [experts_used] rising ids */
     void (*on_logits)(void *ctx, uint32_t position, const float *logits);              /* [vocab] of every row, raw */
+    void (*on_state)(void *ctx, uint32_t position, const float *h);                    /* [hidden] of every row after the final norm */
     void (*on_mtp)(void *ctx, uint32_t row, const float *logits);                      /* [vocab] MTP row i: predicts token i + 2 */
     void *ctx;
 };

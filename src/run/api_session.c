@@ -11,7 +11,7 @@ _Static_assert(sizeof(struct session_hooks) == sizeof(struct sluice_session_hook
 static struct session_hooks hooks_of(const struct sluice_session_options *o)
 {
     const struct sluice_session_hooks *h = &o->hooks;
-    return (struct session_hooks){h->on_token, h->on_hidden, h->on_route, h->on_logits, h->on_mtp, h->ctx};
+    return (struct session_hooks){h->on_token, h->on_hidden, h->on_route, h->on_logits, h->on_state, h->on_mtp, h->ctx};
 }
 
 /* Wraps what session_create, fork or restore made; on failure of the wrapping itself the session goes. */

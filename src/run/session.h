@@ -15,6 +15,7 @@ struct session_hooks {
     void (*on_hidden)(void *ctx, uint32_t layer, uint32_t position, const float *x);
     void (*on_route)(void *ctx, uint32_t layer, uint32_t position, const int32_t *ids, const float *weights);
     void (*on_logits)(void *ctx, uint32_t position, const float *logits);
+    void (*on_state)(void *ctx, uint32_t position, const float *h);
     void (*on_mtp)(void *ctx, uint32_t row, const float *logits);
     void *ctx;
 };

@@ -304,6 +304,9 @@ static int feed_logits(struct step *s, const struct feed *f, struct error *e)
     struct session *t = f->session;
     size_t width = row_stride(g->shape->hidden), vocab = g->shape->vocab;
     uint32_t first = t->hooks.on_logits && !f->refresh ? 0 : f->n - 1;
+    for (uint32_t i = 0; i < f->n && t->hooks.on_state && !f->refresh; i++) {
+        t->hooks.on_state(t->hooks.ctx, s->rows[f->row + i].position, s->state + (f->row + i) * width);
+    }
     for (uint32_t i = first; i < f->n; i += OPS_MAX_ROWS) {
         uint32_t n = min_u32(OPS_MAX_ROWS, f->n - i);
         int r = head_logits(g, s->state + (f->row + i) * width, n, s->rows[f->row + i].position, e);
