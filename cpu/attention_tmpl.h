@@ -166,13 +166,17 @@ SIMD_INLINE void dot_group(const float *q, size_t q_stride, uint32_t heads, cons
     struct vf acc[2][2] = {{vf_zero(), vf_zero()}, {vf_zero(), vf_zero()}};
     uint32_t i = 0;
     for (; i + 16 <= n; i += 16) {
+        SIMD_UNROLL
         for (uint32_t h = 0; h < heads; h++) {
+            SIMD_UNROLL
             for (uint32_t t = 0; t < rows; t++) {
                 acc[h][t] = vf_fma(vf_load(q + h * q_stride + i), vf_load(c + t * c_stride + i), acc[h][t]);
             }
         }
     }
+    SIMD_UNROLL
     for (uint32_t h = 0; h < heads; h++) {
+        SIMD_UNROLL
         for (uint32_t t = 0; t < rows; t++) {
             ret_dot[h][t] = vf_sum(dot_rest(q + h * q_stride, c + t * c_stride, i, n, acc[h][t]));
         }
@@ -190,6 +194,7 @@ SIMD_INLINE void score_group(struct head_tile *p, uint32_t h, uint32_t heads, ui
     dot_group(args->q_rope + head * args->q_rope_stride, args->q_rope_stride, heads, row + latent, width, rows, rope,
               of_rope);
     for (uint32_t i = 0; i < heads; i++) {
+        SIMD_UNROLL
         for (uint32_t j = 0; j < rows; j++) {
             p->e[t + j][h + i] = args->scale * (of_latent[i][j] + of_rope[i][j]);
         }

@@ -70,51 +70,74 @@ SIMD_INLINE struct vf add_last(struct float_step w, const float *x, uint32_t n, 
     return vf_select(vi_first(second_lanes(paired, n)), vf_fma(w.second, a.second, acc), acc);
 }
 
+enum { FLOAT_ROWS_OF_ONE = 4, FLOAT_ROWS = 2 }; /* weight rows at a time: with one activation row, with more */
+
+/* The next FLOAT_STEP elements (first at w, `stride` bytes from row to row) of `rows` weight rows, at n activation rows
+ * (first at x). Activations are made ready once for all weight rows. */
+SIMD_INLINE void add_steps(const uint8_t *w, size_t stride, uint32_t rows, const float *x, size_t x_stride, uint32_t n,
+                           struct float_step (*load)(const uint8_t *), bool paired, uint32_t bytes, struct vf *acc)
+{
+    struct float_step s[FLOAT_ROWS_OF_ONE];
+    SIMD_UNROLL
+    for (uint32_t j = 0; j < rows; j++) {
+        prefetch(w + j * stride + PREFETCH_AHEAD, FLOAT_STEP * bytes);
+        s[j] = load(w + j * stride);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        struct float_step a = load_activations(x + i * x_stride, paired);
+        SIMD_UNROLL
+        for (uint32_t j = 0; j < rows; j++) {
+            acc[i * rows + j] = add_step(s[j], a, acc[i * rows + j]);
+        }
+    }
+}
+
+SIMD_INLINE void store_sums(const struct matvec_args *a, uint32_t r, uint32_t rows, uint32_t n, const struct vf *acc)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        SIMD_UNROLL
+        for (uint32_t j = 0; j < rows; j++) {
+            a->y[i * a->y_stride + r + j] = vf_sum(acc[i * rows + j]);
+        }
+    }
+}
+
 /* ---- F32, F16, BF16 ---- */
 
-/* `rows` weight rows from r times n activation rows; one of the two is 1. */
+/* `rows` weight rows from r times n activation rows. */
 SIMD_INLINE void tile_floats(const struct matvec_args *a, uint32_t r, uint32_t rows, uint32_t n,
                              struct float_step (*load)(const uint8_t *), bool paired, uint32_t bytes)
 {
-    struct vf acc[OPS_MAX_ROWS];
+    struct vf acc[OPS_MAX_ROWS * FLOAT_ROWS];
     const uint32_t cols = a->w.cols, whole = cols - cols % FLOAT_STEP;
     const uint8_t *w = row_data(&a->w, r);
     for (uint32_t i = 0; i < rows * n; i++) {
         acc[i] = vf_zero();
     }
     for (uint32_t c = 0; c < whole; c += FLOAT_STEP) {
-        for (uint32_t j = 0; j < rows; j++) {
-            struct float_step s = load(w + j * a->w.row_bytes + (size_t)c * bytes);
-            for (uint32_t i = 0; i < n; i++) {
-                struct vf *sum = acc + j * n + i;
-                *sum = add_step(s, load_activations(a->act.x + i * a->act.stride + c, paired), *sum);
-            }
-        }
+        add_steps(w + (size_t)c * bytes, a->w.row_bytes, rows, a->act.x + c, a->act.stride, n, load, paired, bytes, acc);
     }
     for (uint32_t j = 0; whole < cols && j < rows; j++) {
         uint8_t padded[FLOAT_STEP * sizeof(float)] = {0};
         memcpy(padded, w + j * a->w.row_bytes + (size_t)whole * bytes, (size_t)(cols - whole) * bytes);
         struct float_step s = load(padded);
         for (uint32_t i = 0; i < n; i++) {
-            struct vf *sum = acc + j * n + i;
+            struct vf *sum = acc + i * rows + j;
             *sum = add_last(s, a->act.x + i * a->act.stride + whole, cols - whole, paired, *sum);
         }
     }
-    for (uint32_t j = 0; j < rows; j++) {
-        for (uint32_t i = 0; i < n; i++) {
-            a->y[i * a->y_stride + r + j] = vf_sum(acc[j * n + i]);
-        }
-    }
+    store_sums(a, r, rows, n, acc);
 }
 
 SIMD_INLINE void matvec_floats(const struct matvec_args *a, struct float_step (*load)(const uint8_t *), bool paired,
                                uint32_t bytes)
 {
     uint32_t r = a->row_begin;
-    if (a->n == 1) {
-        for (; r + 3 < a->row_end; r += 4) {
-            tile_floats(a, r, 4, 1, load, paired, bytes);
-        }
+    for (; a->n == 1 && r + FLOAT_ROWS_OF_ONE <= a->row_end; r += FLOAT_ROWS_OF_ONE) {
+        tile_floats(a, r, FLOAT_ROWS_OF_ONE, 1, load, paired, bytes);
+    }
+    for (; r + FLOAT_ROWS <= a->row_end; r += FLOAT_ROWS) {
+        tile_floats(a, r, FLOAT_ROWS, a->n, load, paired, bytes);
     }
     for (; r < a->row_end; r++) {
         tile_floats(a, r, 1, a->n, load, paired, bytes);
@@ -160,53 +183,43 @@ SIMD_INLINE const float *scale_row(const struct matrix_view *w, uint32_t r)
     return w->scale + (size_t)((w->row0 + r) / FORMAT_SCALE_BLOCK) * w->scale_cols;
 }
 
-/* A whole block of `rows` weight rows times n activation rows; one of the two is 1. */
+/* A whole block of `rows` weight rows times n activation rows. */
 SIMD_INLINE void add_e4m3_block(const struct matvec_args *a, uint32_t r, uint32_t rows, uint32_t n, uint32_t col,
                                 struct vf *acc)
 {
-    struct vf sum[OPS_MAX_ROWS];
+    struct vf sum[OPS_MAX_ROWS * FLOAT_ROWS];
     for (uint32_t i = 0; i < rows * n; i++) {
         sum[i] = vf_zero();
     }
     for (uint32_t c = col; c < col + FORMAT_SCALE_BLOCK; c += FLOAT_STEP) {
-        for (uint32_t j = 0; j < rows; j++) {
-            struct float_step s = load_e4m3(row_data(&a->w, r + j) + c);
-            for (uint32_t i = 0; i < n; i++) {
-                struct vf *p = sum + j * n + i;
-                *p = add_step(s, load_activations(a->act.x + i * a->act.stride + c, true), *p);
-            }
-        }
+        add_steps(row_data(&a->w, r) + c, a->w.row_bytes, rows, a->act.x + c, a->act.stride, n, load_e4m3, true, 1, sum);
     }
+    SIMD_UNROLL
     for (uint32_t j = 0; j < rows; j++) {
         struct vf scale = vf_set1(256.0f * scale_row(&a->w, r + j)[col / FORMAT_SCALE_BLOCK]);
         for (uint32_t i = 0; i < n; i++) {
-            acc[j * n + i] = vf_fma(scale, sum[j * n + i], acc[j * n + i]);
+            acc[i * rows + j] = vf_fma(scale, sum[i * rows + j], acc[i * rows + j]);
         }
     }
 }
 
-/* The last `count` < 128 columns of weight row r. */
-static void add_e4m3_last(const struct matvec_args *a, uint32_t r, uint32_t col, uint32_t count, struct vf *acc)
+/* The last `count` < 128 columns of one weight row times one activation row. */
+static struct vf add_e4m3_last(const uint8_t *w, float scale, const float *x, uint32_t count, struct vf acc)
 {
-    const uint8_t *w = row_data(&a->w, r);
-    struct vf scale = vf_set1(256.0f * scale_row(&a->w, r)[col / FORMAT_SCALE_BLOCK]);
     uint32_t whole = count - count % FLOAT_STEP;
     uint8_t padded[FLOAT_STEP] = {0};
-    memcpy(padded, w + col + whole, count - whole);
-    for (uint32_t i = 0; i < a->n; i++) {
-        const float *x = a->act.x + i * a->act.stride + col;
-        struct vf sum = vf_zero();
-        for (uint32_t c = 0; c < whole; c += FLOAT_STEP) {
-            sum = add_step(load_e4m3(w + col + c), load_activations(x + c, true), sum);
-        }
-        sum = add_last(load_e4m3(padded), x + whole, count - whole, true, sum);
-        acc[i] = vf_select(vi_first((count + 1) / 2), vf_fma(scale, sum, acc[i]), acc[i]);
+    struct vf sum = vf_zero();
+    memcpy(padded, w + whole, count - whole);
+    for (uint32_t c = 0; c < whole; c += FLOAT_STEP) {
+        sum = add_step(load_e4m3(w + c), load_activations(x + c, true), sum);
     }
+    sum = add_last(load_e4m3(padded), x + whole, count - whole, true, sum);
+    return vf_select(vi_first((count + 1) / 2), vf_fma(vf_set1(256.0f * scale), sum, acc), acc);
 }
 
 SIMD_INLINE void tile_e4m3(const struct matvec_args *a, uint32_t r, uint32_t rows, uint32_t n)
 {
-    struct vf acc[OPS_MAX_ROWS];
+    struct vf acc[OPS_MAX_ROWS * FLOAT_ROWS];
     const uint32_t cols = a->w.cols, whole = cols - cols % FORMAT_SCALE_BLOCK;
     for (uint32_t i = 0; i < rows * n; i++) {
         acc[i] = vf_zero();
@@ -215,22 +228,24 @@ SIMD_INLINE void tile_e4m3(const struct matvec_args *a, uint32_t r, uint32_t row
         add_e4m3_block(a, r, rows, n, c, acc);
     }
     for (uint32_t j = 0; whole < cols && j < rows; j++) {
-        add_e4m3_last(a, r + j, whole, cols - whole, acc + j * n);
-    }
-    for (uint32_t j = 0; j < rows; j++) {
+        const uint8_t *w = row_data(&a->w, r + j) + whole;
+        float scale = scale_row(&a->w, r + j)[whole / FORMAT_SCALE_BLOCK];
         for (uint32_t i = 0; i < n; i++) {
-            a->y[i * a->y_stride + r + j] = vf_sum(acc[j * n + i]);
+            struct vf *sum = acc + i * rows + j;
+            *sum = add_e4m3_last(w, scale, a->act.x + i * a->act.stride + whole, cols - whole, *sum);
         }
     }
+    store_sums(a, r, rows, n, acc);
 }
 
 static void matvec_f8_e4m3(const struct matvec_args *a)
 {
     uint32_t r = a->row_begin;
-    if (a->n == 1) {
-        for (; r + 3 < a->row_end; r += 4) {
-            tile_e4m3(a, r, 4, 1);
-        }
+    for (; a->n == 1 && r + FLOAT_ROWS_OF_ONE <= a->row_end; r += FLOAT_ROWS_OF_ONE) {
+        tile_e4m3(a, r, FLOAT_ROWS_OF_ONE, 1);
+    }
+    for (; r + FLOAT_ROWS <= a->row_end; r += FLOAT_ROWS) {
+        tile_e4m3(a, r, FLOAT_ROWS, a->n);
     }
     for (; r < a->row_end; r++) {
         tile_e4m3(a, r, 1, a->n);

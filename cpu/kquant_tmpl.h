@@ -71,6 +71,7 @@ SIMD_INLINE void decode_kquant_half(const struct kquant *b, enum kquant_layout l
 {
     uint32_t first = kquant_first(layout, k, h);
     struct vi codes = offset == 0 ? b->w[k] : vi_sub8(b->w[k], vi_set1_8((int8_t)offset));
+    SIMD_UNROLL
     for (uint32_t m = 0; m < 2; m++) {
         uint32_t group = first / 16 + m;
         struct vf value = vf_mul(vf_set1(scale[group]), vf_from_s8(vi_quarter(codes, (int)(2 * h + m))));
@@ -85,6 +86,7 @@ SIMD_INLINE void decode_kquant(const struct kquant *b, enum kquant_layout layout
     if (offset == 0) {
         vf_store(min, vf_mul(vf_set1(b->dmin), vf_from_s8(b->min)));
     }
+    SIMD_UNROLL
     for (uint32_t k = 0; k < 4; k++) {
         decode_kquant_half(b, layout, offset, k, 0, scale, min, y);
         decode_kquant_half(b, layout, offset, k, 1, scale, min, y);

@@ -37,6 +37,7 @@ SIMD_INLINE struct b16 nibble_scales(const uint8_t *b)
 SIMD_INLINE LATTICE_HEAD(head_iq2_xxs)
 {
     uint64_t s = 0;
+    SIMD_UNROLL
     for (int g = 0; g < 8; g++) {
         s |= (uint64_t)(b[2 + 8 * g + 7] >> 4) << 8 * g;
     }
@@ -56,6 +57,7 @@ SIMD_INLINE LATTICE_HEAD(head_iq2_s)
 SIMD_INLINE LATTICE_HEAD(head_iq3_xxs)
 {
     uint64_t s = 0;
+    SIMD_UNROLL
     for (int g = 0; g < 8; g++) {
         s |= (uint64_t)(b[66 + 4 * g + 3] >> 4) << 8 * g;
     }
@@ -74,6 +76,7 @@ SIMD_INLINE LATTICE_HEAD(head_iq3_s)
 SIMD_INLINE LATTICE_HEAD(head_iq1_s)
 {
     uint64_t s = 0;
+    SIMD_UNROLL
     for (int g = 0; g < 8; g++) {
         s |= (uint64_t)((b[34 + 2 * g + 1] >> 4) & 7) << 8 * g;
     }
@@ -84,9 +87,11 @@ SIMD_INLINE LATTICE_HEAD(head_iq1_m)
 {
     uint64_t s[2] = {0, 0};
     unsigned d = 0;
+    SIMD_UNROLL
     for (int g = 0; g < 16; g++) {
         s[g / 8] |= (uint64_t)((load_u16(b + 48 + 2 * (g / 4)) >> 3 * (g % 4)) & 7) << 8 * (g % 8);
     }
+    SIMD_UNROLL
     for (int k = 0; k < 4; k++) {
         d |= (unsigned)(load_u16(b + 48 + 2 * k) >> 12) << 4 * k;
     }
@@ -117,6 +122,7 @@ SIMD_INLINE LATTICE_PART(part_iq2_xxs)
 {
     const uint8_t *p = b + 2 + 16 * k, *q = p + 8;
     uint64_t row[8];
+    SIMD_UNROLL
     for (int j = 0; j < 4; j++) {
         row[j] = iq2_xxs_grid[p[j]];
         row[j + 4] = iq2_xxs_grid[q[j]];
@@ -128,6 +134,7 @@ SIMD_INLINE LATTICE_PART(part_iq2_xxs)
 SIMD_INLINE LATTICE_PART(part_iq2_xs)
 {
     uint64_t row[8], signs = 0;
+    SIMD_UNROLL
     for (int j = 0; j < 8; j++) {
         unsigned q = load_u16(b + 2 + 16 * k + 2 * j);
         row[j] = iq2_xs_grid[q & 511];
@@ -142,6 +149,7 @@ SIMD_INLINE LATTICE_PART(part_iq2_s)
     const uint8_t *ql = b + 2 + 8 * k;
     unsigned qh = load_u16(b + 66 + 2 * k);
     uint64_t row[8];
+    SIMD_UNROLL
     for (int j = 0; j < 8; j++) {
         row[j] = iq2_s_grid[ql[j] | ((qh >> 2 * j) & 3) << 8];
     }
@@ -153,6 +161,7 @@ SIMD_INLINE LATTICE_PART(part_iq3_xxs)
 {
     const uint8_t *q = b + 2 + 16 * k, *bits = b + 66 + 8 * k;
     uint64_t row[8];
+    SIMD_UNROLL
     for (int j = 0; j < 8; j++) {
         row[j] = iq3_xxs_grid[q[2 * j]] | (uint64_t)iq3_xxs_grid[q[2 * j + 1]] << 32;
     }
@@ -165,6 +174,7 @@ SIMD_INLINE LATTICE_PART(part_iq3_s)
     const uint8_t *q = b + 2 + 16 * k;
     unsigned qh = load_u16(b + 66 + 2 * k);
     uint64_t row[8];
+    SIMD_UNROLL
     for (int j = 0; j < 8; j++) {
         unsigned even = q[2 * j] | ((qh >> 2 * j) & 1) << 8, odd = q[2 * j + 1] | ((qh >> (2 * j + 1)) & 1) << 8;
         row[j] = iq3_s_grid[even] | (uint64_t)iq3_s_grid[odd] << 32;
@@ -190,6 +200,7 @@ SIMD_INLINE uint64_t shift_bytes(bool down)
 SIMD_INLINE LATTICE_PART(part_iq1_s)
 {
     uint64_t row[8], shift[8];
+    SIMD_UNROLL
     for (int j = 0; j < 8; j++) {
         unsigned h = load_u16(b + 34 + 4 * k + 2 * (j / 4));
         row[j] = iq1_grid[b[2 + 8 * k + j] | ((h >> 3 * (j % 4)) & 7) << 8];
@@ -202,6 +213,7 @@ SIMD_INLINE LATTICE_PART(part_iq1_m)
 {
     uint32_t qh = load_u32(b + 32 + 4 * k);
     uint64_t row[8], shift[8];
+    SIMD_UNROLL
     for (int j = 0; j < 8; j++) {
         uint32_t nibble = qh >> 4 * j & 15;
         row[j] = iq1_grid[b[8 * k + j] | (nibble & 7) << 8];
@@ -219,6 +231,7 @@ SIMD_INLINE void dot_lattice(const uint8_t *b, LATTICE_PART((*part)), LATTICE_HE
     static const uint8_t order[16] = {0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15};
     struct lattice_head top = head(b);
     struct vi scales = vi_spreadable(b16_permute(top.scale, order));
+    SIMD_UNROLL
     for (uint32_t k = 0; k < LATTICE_PARTS; k++) {
         struct lattice_part w;
         part(b, k, &w);
@@ -241,6 +254,7 @@ SIMD_INLINE void decode_lattice(const uint8_t *b, LATTICE_PART((*part)), LATTICE
         struct lattice_part w;
         part(b, k, &w);
         struct vi codes = vi_sign8(w.size, w.sign);
+        SIMD_UNROLL
         for (int m = 0; m < 4; m++) {
             struct vf value = vf_mul(vf_set1(scale[4 * k + (uint32_t)m]), vf_from_s8(vi_quarter(codes, m)));
             vf_store(y + 64 * k + 16 * m, value);

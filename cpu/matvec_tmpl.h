@@ -10,7 +10,9 @@
 enum {
     BLOCKS_PER_STEP = 4, /* of 32 elements */
     STEP_MAX_BYTES = 4 * 34,
-    PIECE = 256, /* elements decoded at a time */
+    PREFETCH_AHEAD = 8192, /* bytes; the processor's own prefetching stops at page boundaries */
+    PIECE = 256,       /* elements decoded at a time */
+    MATVEC_T_ROWS = 4, /* of a transposed product, at a time */
 };
 
 /* Adds `blocks` blocks (of which only the first exist where it is below BLOCKS_PER_STEP) that start at column col to
@@ -39,17 +41,22 @@ SIMD_INLINE void tile_blocks(const struct matvec_args *a, uint32_t r, uint32_t r
         acc[i] = vf_zero();
     }
     for (uint32_t b = 0; b < whole; b += step_blocks) {
+        SIMD_UNROLL
         for (uint32_t j = 0; j < rows; j++) {
-            step(w + j * a->w.row_bytes + (size_t)b * bytes, step_blocks, &a->act, (size_t)b * elems, n, acc + j * n);
+            const uint8_t *at = w + j * a->w.row_bytes + (size_t)b * bytes;
+            prefetch(at + PREFETCH_AHEAD, (size_t)step_blocks * bytes);
+            step(at, step_blocks, &a->act, (size_t)b * elems, n, acc + j * n);
         }
     }
     if (whole < blocks) {
+        SIMD_UNROLL
         for (uint32_t j = 0; j < rows; j++) {
             uint8_t padded[STEP_MAX_BYTES] = {0};
             memcpy(padded, w + j * a->w.row_bytes + (size_t)whole * bytes, (size_t)(blocks - whole) * bytes);
             step(padded, blocks - whole, &a->act, (size_t)whole * elems, n, acc + j * n);
         }
     }
+    SIMD_UNROLL
     for (uint32_t j = 0; j < rows; j++) {
         for (uint32_t i = 0; i < n; i++) {
             a->y[i * a->y_stride + r + j] = vf_sum(acc[j * n + i]);
@@ -100,17 +107,36 @@ static void matvec_pieces(const struct matvec_args *a, PIECE_FUNCTION((*piece)))
     }
 }
 
+/* acc[c] += x[d] w(d, col + c) for `rows` rows d, at most MATVEC_T_ROWS, in rising order. */
+SIMD_INLINE void add_rows(const struct matvec_t_args *a, PIECE_FUNCTION((*piece)), uint32_t d, uint32_t rows,
+                          uint32_t col, uint32_t count, float *acc)
+{
+    float w[MATVEC_T_ROWS][PIECE];
+    for (uint32_t j = 0; j < rows; j++) {
+        memset(w[j] + count - count % 16, 0, 16 * sizeof(float) * (count % 16 != 0));
+        piece(&a->w, d + j, col, count, w[j]);
+    }
+    for (uint32_t c = 0; c < count; c += 16) {
+        struct vf sum = vf_load(acc + c);
+        SIMD_UNROLL
+        for (uint32_t j = 0; j < rows; j++) {
+            sum = vf_fma(vf_set1(a->x[d + j]), vf_load(w[j] + c), sum);
+        }
+        vf_store(acc + c, sum);
+    }
+}
+
 static void matvec_t_pieces(const struct matvec_t_args *a, PIECE_FUNCTION((*piece)))
 {
     for (uint32_t col = 0, count; col < a->w.cols; col += count) {
-        float acc[PIECE] = {0}, w[PIECE] = {0};
+        float acc[PIECE] = {0};
+        uint32_t d = 0;
         count = min_u32(PIECE, a->w.cols - col);
-        for (uint32_t d = 0; d < a->w.rows; d++) {
-            struct vf x = vf_set1(a->x[d]);
-            piece(&a->w, d, col, count, w);
-            for (uint32_t c = 0; c < count; c += 16) {
-                vf_store(acc + c, vf_fma(x, vf_load(w + c), vf_load(acc + c)));
-            }
+        for (; d + MATVEC_T_ROWS <= a->w.rows; d += MATVEC_T_ROWS) {
+            add_rows(a, piece, d, MATVEC_T_ROWS, col, count, acc);
+        }
+        for (; d < a->w.rows; d++) {
+            add_rows(a, piece, d, 1, col, count, acc);
         }
         memcpy(a->y + col, acc, count * sizeof(float));
     }

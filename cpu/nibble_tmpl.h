@@ -71,6 +71,7 @@ SIMD_INLINE void split_nibbles(const uint8_t *q, size_t stride, struct nibbles *
 SIMD_INLINE void add_fifth_bits(const uint8_t *qh, size_t stride, struct nibbles *w)
 {
     uint64_t low = 0, high = 0;
+    SIMD_UNROLL
     for (int b = 0; b < BLOCKS_PER_STEP; b++) {
         low |= (uint64_t)load_u16(qh + (size_t)b * stride) << 16 * b;
         high |= (uint64_t)load_u16(qh + (size_t)b * stride + 2) << 16 * b;
@@ -274,6 +275,7 @@ SIMD_INLINE PIECE_FUNCTION(piece_iq4_xs)
     for (uint32_t c = 0; c < count; c += 256, b += IQ4_XS_BYTES) {
         float scale[16];
         vf_store(scale, vf_mul(vf_set1(half_float(b)), vf_from_s8(iq4_xs_scales(b))));
+        SIMD_UNROLL
         for (int k = 0; k < 2; k++) {
             struct nibbles codes;
             iq4_xs_codes(b, k, &codes);

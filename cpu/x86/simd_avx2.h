@@ -86,15 +86,23 @@ SIMD_INLINE struct vi vi_first(uint32_t n)
                        _mm256_cmpgt_epi32(count, _mm256_add_epi32(lane, _mm256_set1_epi32(8)))};
 }
 
-/* The first n lanes from memory, +0 in the others; only those n are touched. */
+/* The first n lanes from memory, +0 in the others; only those n are touched. Masked stores are slow here: whole vectors
+ * go without. */
 SIMD_INLINE struct vf vf_load_first(const float *p, uint32_t n)
 {
+    if (n >= 16) {
+        return vf_load(p);
+    }
     struct vi m = vi_first(n);
     return (struct vf){_mm256_maskload_ps(p, m.a), _mm256_maskload_ps(p + 8, m.b)};
 }
 
 SIMD_INLINE void vf_store_first(float *p, struct vf x, uint32_t n)
 {
+    if (n >= 16) {
+        vf_store(p, x);
+        return;
+    }
     struct vi m = vi_first(n);
     _mm256_maskstore_ps(p, m.a, x.a);
     _mm256_maskstore_ps(p + 8, m.b, x.b);
@@ -191,13 +199,13 @@ SIMD_INLINE struct vf vf_from_bf16(const uint8_t *p)
 /* 32 E4M3 bytes times 2^-8, by way of half bits: bytes 2l and 2l+1. */
 SIMD_INLINE void vf_from_e4m3(const uint8_t *p, struct vf *ret_even, struct vf *ret_odd)
 {
-    __m256i w = _mm256_loadu_si256((const __m256i *)p), mask = _mm256_set1_epi16((short)0xbf80);
-    __m256i even = _mm256_and_si256(_mm256_srai_epi16(_mm256_slli_epi16(w, 8), 1), mask);
-    __m256i odd = _mm256_and_si256(_mm256_srai_epi16(w, 1), mask);
-    *ret_even = (struct vf){_mm256_cvtph_ps(_mm256_castsi256_si128(even)),
-                            _mm256_cvtph_ps(_mm256_extracti128_si256(even, 1))};
-    *ret_odd = (struct vf){_mm256_cvtph_ps(_mm256_castsi256_si128(odd)),
-                           _mm256_cvtph_ps(_mm256_extracti128_si256(odd, 1))};
+    /* In halves: taking a vector apart would need the unit that converts. */
+    __m128i w0 = _mm_loadu_si128((const __m128i *)p), w1 = _mm_loadu_si128((const __m128i *)(p + 16));
+    __m128i mask = _mm_set1_epi16((short)0xbf80);
+    *ret_even = (struct vf){_mm256_cvtph_ps(_mm_and_si128(_mm_srai_epi16(_mm_slli_epi16(w0, 8), 1), mask)),
+                            _mm256_cvtph_ps(_mm_and_si128(_mm_srai_epi16(_mm_slli_epi16(w1, 8), 1), mask))};
+    *ret_odd = (struct vf){_mm256_cvtph_ps(_mm_and_si128(_mm_srai_epi16(w0, 1), mask)),
+                           _mm256_cvtph_ps(_mm_and_si128(_mm_srai_epi16(w1, 1), mask))};
 }
 
 SIMD_INLINE struct vf vf_from_s8(struct b16 x)

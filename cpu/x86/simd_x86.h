@@ -11,6 +11,8 @@
 
 /* Templates rely on literal arguments being folded, also where the compiler finds a function large. */
 #define SIMD_INLINE static inline __attribute__((always_inline))
+/* Before loops of literal length, at most 8: what they index must end up in registers. */
+#define SIMD_UNROLL _Pragma("GCC unroll 8")
 
 struct v4 {
     __m128 v;
@@ -38,6 +40,14 @@ SIMD_INLINE uint64_t load_u64(const uint8_t *p)
     uint64_t v;
     memcpy(&v, p, sizeof(v));
     return v;
+}
+
+/* Asks for the lines of `bytes` bytes from p on; p need not be mapped. */
+SIMD_INLINE void prefetch(const uint8_t *p, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += 64) {
+        _mm_prefetch((const char *)p + i, _MM_HINT_T0);
+    }
 }
 
 SIMD_INLINE float half_bits_float(uint16_t h) { return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h))); }
