@@ -19,9 +19,9 @@ enum {
     PLAN_DEFAULT_CONTEXT = 32768,      /* most that is chosen without -c; a larger one is a decision of the user */
     PLAN_MAX_UBATCH = 65536,           /* rows of a chunk beyond which nothing fits */
     PLAN_OPEN_STEPS = 2,               /* steps that may be open at once */
-    PLAN_STAGING_BYTES = 32 << 20,     /* reads in flight while loading (src/tier/load.h), page cache included */
-    PLAN_PROGRAM_BYTES = 48 << 20,     /* code, libraries, small objects */
-    PLAN_THREAD_BYTES = 256 << 10,     /* touched stack and library buffers of one thread */
+    PLAN_STAGING_BYTES = 16 << 20,     /* reads in flight while loading, page cache included */
+    PLAN_PROGRAM_BYTES = 24 << 20,     /* code, libraries, small objects: 14 MiB measured before a model is opened */
+    PLAN_THREAD_BYTES = 1 << 20,       /* touched stack and library buffers of one thread */
 };
 
 /* Byte sums of a checkpoint (src/tier/plan_input.h fills them) and choices already made. */
