@@ -138,7 +138,7 @@ struct sluice_session_options {
 
 struct sluice_session;
 int sluice_session_create(struct sluice_engine *engine, const struct sluice_session_options *o, struct sluice_session **ret, struct sluice_error *error);
-void sluice_session_destroy(struct sluice_session *s);
+void sluice_session_destroy(struct sluice_session *s); /* not while part of an open step; accepts NULL */
 uint32_t sluice_session_length(const struct sluice_session *s);       /* positions computed */
 const int32_t *sluice_session_tokens(const struct sluice_session *s); /* [length] */
 /* Raw logits [vocab] of the last position; NULL when the timeline is empty or was rolled back. */
@@ -162,16 +162,16 @@ int sluice_session_restore(struct sluice_engine *engine, const char *path, const
 /* ---- step: rows of several sessions at once ---- */
 
 struct sluice_feed {
-    struct sluice_session *session; /* each session at most once per step and in one open step */
+    struct sluice_session *session; /* each session at most once per step and in one open step; with mtp: refreshed after a rollback */
     const int32_t *tokens;
     uint32_t n;  /* exact: any number up to ubatch; bulk: rows of one chunk */
     bool bulk;   /* bulk rows; false: exact rows */
 };
 
-struct sluice_step; /* at most two may be open at once */
+struct sluice_step; /* at most two may be open at once; a feed or refresh is one of them while it runs */
 int sluice_step_open(struct sluice_engine *engine, const struct sluice_feed *feeds, uint32_t n, struct sluice_step **ret, struct sluice_error *error);
 uint32_t sluice_step_layers_left(const struct sluice_step *step); /* 0: ready to commit */
-/* Runs at most n layers. */
+/* Runs at most n layers. When a layer fails (or is interrupted half way) only abort is left. */
 int sluice_step_run(struct sluice_step *step, uint32_t n, struct sluice_error *error);
 /* Head, hooks, timelines move on. The step is gone, also on failure (then the timelines are as before). */
 int sluice_step_commit(struct sluice_step *step, struct sluice_error *error);

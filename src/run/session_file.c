@@ -44,9 +44,12 @@ static bool get(struct session_stream *s, void *data, size_t bytes)
     return true;
 }
 
-static uint64_t file_bytes(const struct engine *g, uint32_t length, uint32_t pages)
+/* Pages a timeline has outside of steps: what an open step took beyond them is not saved. */
+static uint32_t file_pages(uint32_t length) { return (uint32_t)ceil_div_u64(length, KV_PAGE); }
+
+static uint64_t file_bytes(const struct engine *g, uint32_t length)
 {
-    return sizeof(struct session_header) + 4ull * length + 4ull * g->shape->hidden + 4ull * g->shape->vocab + (uint64_t)pages * g->kv.page_bytes + 8;
+    return sizeof(struct session_header) + 4ull * length + 4ull * g->shape->hidden + 4ull * g->shape->vocab + file_pages(length) * (uint64_t)g->kv.page_bytes + 8;
 }
 
 static void write_body(const struct session *s, struct session_stream *out)
@@ -54,8 +57,8 @@ static void write_body(const struct session *s, struct session_stream *out)
     const struct engine *g = s->engine;
     struct session_header h = {
         .magic = "SLUICE-K", .version = SESSION_VERSION, .kv_type = g->kv.layout.type, .length = s->length, .mtp_rows = s->mtp_rows,
-        .pages = s->kv.n, .state_valid = s->state_valid, .logits_valid = s->logits_valid, .page_bytes = g->kv.page_bytes,
-        .bytes = file_bytes(g, s->length, s->kv.n),
+        .pages = file_pages(s->length), .state_valid = s->state_valid, .logits_valid = s->logits_valid, .page_bytes = g->kv.page_bytes,
+        .bytes = file_bytes(g, s->length),
     };
     memcpy(h.fingerprint, g->fingerprint, sizeof(g->fingerprint));
     put(out, &h, sizeof(h));
@@ -69,7 +72,7 @@ static void write_body(const struct session *s, struct session_stream *out)
             put(out, zero, min_u32(ARRAY_LEN(zero), g->shape->vocab - i) * sizeof(float));
         }
     }
-    for (uint32_t k = 0; k < s->kv.n; k++) {
+    for (uint32_t k = 0; k < h.pages; k++) {
         put(out, kv_page_rows(s->kv.pool, s->kv.page[k], 0), g->kv.page_bytes);
     }
     uint64_t sum = XXH3_64bits_digest(out->hash);
@@ -92,7 +95,7 @@ int session_save(const struct session *s, const char *path, struct error *e)
         int err = out.failed || fflush(out.file) != 0 || fsync(fileno(out.file)) != 0 ? errno : 0;
         if (fclose(out.file) != 0 || err != 0 || rename(tmp.data, path) != 0) {
             err = err ? err : errno;
-            r = error_set(e, -(err ? err : EIO), "%s: cannot write the session (%llu bytes): %s; free space or choose another path", path, (unsigned long long)file_bytes(s->engine, s->length, s->kv.n), strerror(err ? err : EIO));
+            r = error_set(e, -(err ? err : EIO), "%s: cannot write the session (%llu bytes): %s; free space or choose another path", path, (unsigned long long)file_bytes(s->engine, s->length), strerror(err ? err : EIO));
             unlink(tmp.data);
         }
     }
@@ -112,8 +115,8 @@ static int check_header(const struct engine *g, const struct session_header *h, 
     if (h->length > g->context) {
         return error_set(e, ERROR_FORMAT, "%s: holds %u positions, the context here is %u; start with a larger -c", path, h->length, g->context);
     }
-    if (h->pages != ceil_div_u64(h->length, KV_PAGE) || h->mtp_rows > h->length || h->bytes != size || size != file_bytes(g, h->length, h->pages)) {
-        return error_set(e, ERROR_FORMAT, "%s: %llu bytes, expected %llu: the file is cut or damaged", path, (unsigned long long)size, (unsigned long long)file_bytes(g, h->length, h->pages));
+    if (h->pages != file_pages(h->length) || h->mtp_rows > h->length || h->bytes != size || size != file_bytes(g, h->length)) {
+        return error_set(e, ERROR_FORMAT, "%s: %llu bytes, expected %llu: the file is cut or damaged", path, (unsigned long long)size, (unsigned long long)file_bytes(g, h->length));
     }
     return 0;
 }

@@ -22,6 +22,7 @@ struct feed {
 struct step {
     struct engine *engine;
     bool open;
+    bool failed;               /* a layer stopped half way: what the rows hold is not a state to go on from */
     uint32_t cursor;           /* layers done; the MTP layer counts as one more */
     struct feed feeds[STEP_FEEDS_MAX];
     uint32_t n_feeds;
@@ -104,6 +105,9 @@ static int check_feed(const struct engine *g, const struct step_feed *f, struct 
     }
     if (f->n == 0 || (f->bulk && (f->n > g->ubatch || s->length % g->ubatch + f->n > g->ubatch))) {
         return error_set(e, -EINVAL, "a feed of %u rows at position %u: a bulk chunk ends at the next multiple of %u (-ub) at the latest", f->n, s->length, g->ubatch);
+    }
+    if (s->mtp && s->length > 0 && !s->state_valid) {
+        return error_set(e, -EINVAL, "the next MTP row needs the state of position %u, which is gone after a rollback; refresh the session first", s->length - 1);
     }
     if (f->n > g->context - s->length) {
         return error_set(e, ERROR_FORMAT, "%u tokens do not fit: the timeline holds %u of %u positions; shorten the prompt or start with a larger -c", f->n, s->length, g->context);
@@ -217,6 +221,7 @@ int step_open(struct engine *g, const struct step_feed *feeds, uint32_t n, struc
         return r;
     }
     s->open = true;
+    s->failed = false;
     s->cursor = s->n_feeds = 0;
     s->main = (struct batch){.rows = s->rows, .spans = s->spans, .x = s->x};
     s->mtp = (struct batch){.rows = s->mtp_rows, .spans = s->mtp_spans, .x = s->mtp_x};
@@ -269,25 +274,34 @@ static int mtp_layer(struct step *s, struct error *e)
     return r < 0 ? r : block_run(s->engine, &s->mtp, layer, e);
 }
 
-int step_run(struct step *s, uint32_t layers, struct error *e)
+static int next_layer(struct step *s, struct error *e)
 {
     struct engine *g = s->engine;
+    if (g->script) {
+        return script_layer(s, e);
+    }
+    if (s->cursor >= g->shape->layers) {
+        return mtp_layer(s, e);
+    }
+    int r = block_run(g, &s->main, s->cursor, e);
+    if (r == 0 && s->cursor + 1 == g->shape->layers) {
+        head_normalise(g, s->x, s->main.n, g->resident->final_norm, s->state);
+    }
+    return r;
+}
+
+int step_run(struct step *s, uint32_t layers, struct error *e)
+{
+    if (s->failed) {
+        return error_set(e, -EINVAL, "a layer of this step has failed; abort the step and open it again");
+    }
     for (uint32_t i = 0; i < layers && step_layers_left(s) > 0; i++) {
-        int r;
-        if (engine_cancelled(g)) {
+        if (engine_cancelled(s->engine)) {
             return error_set(e, ERROR_INTERRUPTED, "interrupted");
         }
-        if (g->script) {
-            r = script_layer(s, e);
-        } else if (s->cursor < g->shape->layers) {
-            r = block_run(g, &s->main, s->cursor, e);
-            if (r == 0 && s->cursor + 1 == g->shape->layers) {
-                head_normalise(g, s->x, s->main.n, g->resident->final_norm, s->state);
-            }
-        } else {
-            r = mtp_layer(s, e);
-        }
+        int r = next_layer(s, e);
         if (r < 0) {
+            s->failed = true;
             return r;
         }
         s->cursor++;

@@ -191,6 +191,36 @@ static void script(const char *demo)
     unlink(path);
 }
 
+static void set_flag(void *ctx, uint32_t layer, uint32_t position, const int32_t *ids, const float *weights)
+{
+    (void)layer, (void)position, (void)ids, (void)weights;
+    *(volatile int *)ctx = 1;
+}
+
+/* Cancelled between router and experts: such a step cannot go on, even when the flag is gone. */
+static void half_a_layer(const char *model)
+{
+    volatile int cancel = 0;
+    struct sluice_options *o = sluice_options_create();
+    struct sluice_session_options with = {.hooks = {.on_route = set_flag, .ctx = (void *)&cancel}};
+    struct sluice_engine *g = NULL;
+    struct sluice_session *s = NULL;
+    struct sluice_step *step;
+    struct sluice_error e;
+    int32_t id = 3;
+    assert(sluice_options_set(o, "model", model, &e) == 0 && sluice_engine_open(o, NULL, &cancel, &g, &e) == 0);
+    assert(sluice_session_create(g, &with, &s, &e) == 0);
+    assert(sluice_step_open(g, &(struct sluice_feed){.session = s, .tokens = &id, .n = 1}, 1, &step, &e) == 0);
+    assert(sluice_step_run(step, UINT32_MAX, &e) == SLUICE_INTERRUPTED);
+    cancel = 0;
+    assert(sluice_step_run(step, UINT32_MAX, &e) != 0);
+    contains(&e, SLUICE_FAILED, "abort the step");
+    assert(sluice_step_commit(step, &e) != 0 && sluice_session_length(s) == 0);
+    sluice_session_destroy(s);
+    sluice_engine_close(g);
+    sluice_options_destroy(o);
+}
+
 /* Invariant 3: nothing is allocated between tokens, in exact and bulk rows, with and without the MTP layer. */
 static void no_allocation(const char *model)
 {
@@ -228,6 +258,7 @@ int main(int argc, char **argv)
     refusals(v3);
     saved_files(v3, fp8);
     script(argv[2]);
+    half_a_layer(v3);
     no_allocation(fp8);
     return 0;
 }
