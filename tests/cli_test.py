@@ -108,6 +108,7 @@ def test_unknown_flags_and_values():
     refused(2, "logit_bias", "run", "-m", DEMO, "-p", "x", "--logit-bias", "5000+1")
     refused(2, "more than one prompt", "run", "-m", DEMO, "-p", "x", "--tokens", "1")
     refused(2, "--json", "run", "-m", DEMO, "-p", "x", "--logprobs", "2")
+    refused(2, "--tokens", "run", "-m", DEMO, "--tokens", "1", "--system", "x")
     refused(2, "empty", "run", "-m", DEMO, stdin=b"")
     refused(2, "--tokens", "score", "-m", DEMO)
     refused(2, "no token", "score", "-m", DEMO, "--tokens", "")

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Owns: main: commands by name, the exit status. Must not know: what a command does. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -97,9 +98,20 @@ static int run_main(struct cli *c, int argc, char **argv)
     return dispatch(c, argc - 1, argv + 1);
 }
 
+/* A file opened later must not become stdout because that was closed. */
+static void fill_standard_files(void)
+{
+    for (int fd = 0; fd <= 2; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) {
+            return;
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct cli c;
+    fill_standard_files();
     term_init(&c.term);
     int r = signals_start(&c.signals);
     if (r < 0) {

@@ -14,10 +14,18 @@
 
 enum { LOGPROBS_MAX = 100 };
 
+static bool is_interactive(const struct run_args *a)
+{
+    return a->prompt == NULL && a->file == NULL && a->tokens == NULL && !a->json && isatty(STDIN_FILENO) == 1;
+}
+
 static int check_args(const struct run_args *a, struct sluice_error *e)
 {
     if ((a->prompt != NULL) + (a->file != NULL) + (a->tokens != NULL) > 1) {
         return cli_fail(e, SLUICE_USAGE, "more than one prompt; give one of -p, -f and --tokens");
+    }
+    if (a->tokens != NULL && (a->form.layout != NULL || a->form.system != NULL || a->form.thinking)) {
+        return cli_fail(e, SLUICE_USAGE, "--tokens: ids are taken as they are; leave out --template, --system and --thinking");
     }
     if (a->limit < -1) {
         return cli_fail(e, SLUICE_USAGE, "-n %lld: expected a number of at least 0, or -1 (until the end)", (long long)a->limit);
@@ -28,12 +36,10 @@ static int check_args(const struct run_args *a, struct sluice_error *e)
     if (a->logprobs > 0 && !a->json) {
         return cli_fail(e, SLUICE_USAGE, "--logprobs: needs --json");
     }
+    if (a->dump != NULL && is_interactive(a)) {
+        return cli_fail(e, SLUICE_USAGE, "--dump: needs a prompt; give one with -p, -f or --tokens");
+    }
     return SLUICE_OK;
-}
-
-static bool is_interactive(const struct run_args *a)
-{
-    return a->prompt == NULL && a->file == NULL && a->tokens == NULL && !a->json && isatty(STDIN_FILENO) == 1;
 }
 
 /* The text of the prompt, read before the model is: a missing file is known at once. */

@@ -28,6 +28,7 @@ struct score {
     struct sluice_model_info info;
     struct dump *dump; /* NULL: none */
     uint32_t first_hidden, first_route, mtp_logits; /* array numbers */
+    uint32_t routed_end; /* first layer without router arrays */
 };
 
 /* ln softmax(logits)[token] over all ids, those without a token included. */
@@ -66,6 +67,9 @@ static void on_hidden(void *ctx, uint32_t layer, uint32_t position, const float 
 static void on_route(void *ctx, uint32_t layer, uint32_t position, const int32_t *ids, const float *weights)
 {
     struct score *s = ctx;
+    if (layer < s->info.first_moe_layer || layer >= s->routed_end) {
+        return;
+    }
     uint32_t array = s->first_route + 2 * (layer - s->info.first_moe_layer);
     dump_row(s->dump, array, position, ids);
     dump_row(s->dump, array + 1, position, weights);
@@ -99,8 +103,8 @@ static int open_dump(struct score *s, const char *path, struct sluice_error *e)
         add_array(arrays, &n, false, rows, m->hidden, "hidden.%u", l);
     }
     s->first_route = n;
-    uint32_t routed = m->mtp_layers > 0 && m->first_moe_layer < m->layers ? m->layers + 1 : m->layers;
-    for (uint32_t l = m->first_moe_layer; l < routed; l++) {
+    s->routed_end = m->mtp_layers > 0 && m->first_moe_layer < m->layers ? m->layers + 1 : m->layers;
+    for (uint32_t l = m->first_moe_layer; l < s->routed_end; l++) {
         add_array(arrays, &n, true, l < m->layers ? rows : drafts, m->experts_used, "router.%u.ids", l);
         add_array(arrays, &n, false, l < m->layers ? rows : drafts, m->experts_used, "router.%u.weights", l);
     }
