@@ -107,7 +107,8 @@ int container_build_failed(struct container_build *b, const char *path, const st
     }
     size_t n = strlen(path);
     bool named = strncmp(failed->text, path, n) == 0 && strncmp(failed->text + n, ": ", 2) == 0;
-    container_build_problem(b, path, "%s", failed->text + (named ? n + 2 : 0));
+    container_build_problem(b, path, "%s%s", failed->text + (named ? n + 2 : 0),
+                            failed->code == ERROR_FORMAT ? "; get the file again or take another one" : "");
     return 0;
 }
 

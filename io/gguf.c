@@ -456,9 +456,18 @@ static int sort_tensors(struct gguf_header *h, struct error *e)
             return error_set(e, ERROR_FORMAT, "tensor %s: offset %llu is no multiple of the alignment %llu", t->name,
                              (unsigned long long)t->offset, (unsigned long long)h->alignment);
         }
+        const struct gguf_tensor *before = i > 0 ? t - 1 : NULL;
         if (t->offset < end) {
-            return error_set(e, ERROR_FORMAT, "tensor %s at offset %llu overlaps tensor %s, which ends at %llu", t->name,
-                             (unsigned long long)t->offset, h->tensors[i - 1].name, (unsigned long long)end);
+            return error_set(e, ERROR_FORMAT, "tensor %s at offset %llu overlaps tensor %s of type %s, which ends at %llu", t->name,
+                             (unsigned long long)t->offset, before->name, ggml_type_name(before->type), (unsigned long long)end);
+        }
+        if (t->offset - end >= h->alignment && before != NULL) { /* a type or shape that needs less than what was written */
+            return error_set(e, ERROR_FORMAT, "tensor %s of type %s ends at %llu, the next, %s, begins at %llu, beyond padding to %llu bytes: its type "
+                             "or shape is wrong", before->name, ggml_type_name(before->type), (unsigned long long)end, t->name,
+                             (unsigned long long)t->offset, (unsigned long long)h->alignment);
+        }
+        if (t->offset - end >= h->alignment) {
+            return error_set(e, ERROR_FORMAT, "the first tensor, %s, begins at %llu of the data, expected 0", t->name, (unsigned long long)t->offset);
         }
         if (!add_u64(t->offset, t->bytes, &end) || end > INT64_MAX - h->data_start) {
             return error_set(e, ERROR_FORMAT, "tensor %s: offset %llu is beyond 2^63", t->name, (unsigned long long)t->offset);

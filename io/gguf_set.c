@@ -107,6 +107,10 @@ static int open_header(struct container_build *b, const char *path, struct gguf_
     if (joined != 0) {
         container_build_problem(b, path, "another GGUF file begins at byte %llu: parts were joined. Do not join them: keep the parts as "
                                 "they were downloaded and pass the first part", (unsigned long long)joined);
+    } else if (h.n_tensors > 0 && f->size > align_up_u64(h.data_end, h.alignment)) {
+        container_build_problem(b, path, "the last tensor, %s, ends at byte %llu, the file of %llu bytes goes on: its type or shape is wrong, "
+                                "or the file is damaged; get it again or take another one", h.tensors[h.n_tensors - 1].name,
+                                (unsigned long long)h.data_end, (unsigned long long)f->size);
     } else if (read_split(&h.meta, ret_split, &failed) < 0) {
         r = container_build_failed(b, path, &failed);
     } else {

@@ -168,10 +168,11 @@ int safetensors_index_read(const char *path, struct safetensors_index *ret, stru
     if (r < 0) {
         return r;
     }
-    r = safetensors_index_parse(text, bytes, ret, e);
+    struct error failed = {0};
+    r = safetensors_index_parse(text, bytes, ret, &failed);
     if (r < 0) {
         free(text);
-        return error_prefix(e, r, "%s", path);
+        return error_set(e, r, "%s: %s; get the file again", path, failed.text);
     }
     return 0;
 }

@@ -321,7 +321,7 @@ static void test_bad_tensors(void **state)
         {"huge", 4, 0, 0, {1ull << 32, 1ull << 32, 2, 1}, "2^63"},
         {"huge", 1, 0, 0, {1ull << 62}, "2^63"},
         {"skew", 1, 0, 8, {8}, "offset 8 is no multiple of the alignment 32"},
-        {"far", 1, 0, (1ull << 63) - 32, {32}, "beyond 2^63"},
+        {"far", 1, 0, (1ull << 63) - 32, {32}, "the first tensor, far, begins at 9223372036854775776 of the data, expected 0"},
         {"foreign", 1, 200, 0, {8}, "tensor foreign has type 200 (unknown), which this build does not know; supported: F32, F16, BF16, Q8_0"},
         {"removed", 1, 4, 0, {8}, "type 4"},
     };
@@ -350,19 +350,23 @@ static void test_tensors_together(void **state)
     b = begin_header(2, 0);
     put_tensor(&b, "a", 1, (uint64_t[]){9}, 0, 0);
     put_tensor(&b, "b", 1, (uint64_t[]){8}, 0, 32);
-    refused(&b, "tensor b at offset 32 overlaps tensor a, which ends at 36");
-    /* Infos out of order and a hole are odd, but sound. */
+    refused(&b, "tensor b at offset 32 overlaps tensor a of type F32, which ends at 36");
+    b = begin_header(2, 0); /* a hole: a's type or shape needs less than what was written */
+    put_tensor(&b, "a", 1, (uint64_t[]){9}, 1, 0);
+    put_tensor(&b, "b", 1, (uint64_t[]){8}, 0, 64);
+    refused(&b, "tensor a of type F16 ends at 18, the next, b, begins at 64");
+    /* Infos out of order are odd, but sound. */
     b = begin_header(2, 1);
     put_string(&b, "general.alignment");
     put_u32(&b, GGUF_U32);
     put_u32(&b, 64);
-    put_tensor(&b, "late", 1, (uint64_t[]){8}, 0, 128);
+    put_tensor(&b, "late", 1, (uint64_t[]){8}, 0, 64);
     put_tensor(&b, "early", 1, (uint64_t[]){8}, 0, 0);
     struct gguf_header h;
     assert_int_equal(gguf_parse(b.data, b.len, b.len, &h, NULL), 0);
     assert_string_equal(h.tensors[0].name, "early");
     assert_int_equal(h.data_start % 64, 0);
-    assert_int_equal(h.data_end, h.data_start + 160);
+    assert_int_equal(h.data_end, h.data_start + 96);
     gguf_header_deinit(&h);
     bytes_free(&b);
 }
