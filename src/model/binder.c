@@ -272,9 +272,9 @@ static void bind_kv(struct binder *b, uint32_t layer)
     bool fused_there = find_role(b, ROLE_KV_B, layer, 0) != NULL;
     if (fused_there || b->fused_kv || !(k_there || v_there)) {
         bind_matrix(b, layer, ROLE_KV_B, s->heads * (s->nope + s->v_head), s->kv_lora);
+        take(b, find_role(b, ROLE_K_B, layer, 0));
+        take(b, find_role(b, ROLE_V_B, layer, 0));
         if (fused_there && (k_there || v_there)) { /* a third layout: the same weights twice */
-            take(b, find_role(b, ROLE_K_B, layer, 0));
-            take(b, find_role(b, ROLE_V_B, layer, 0));
             b->n_idle_kv++;
         } else if (!fused_there && k_there) {
             problem_add(b->problems, "layer %u has attn_k_b, but the metadata lacks key_length_mla and value_length_mla, "
@@ -369,6 +369,7 @@ static int bind_moe(struct binder *b, uint32_t layer, struct error *e)
     } else if (bias != NULL) {
         problem_add(b->problems, "%s is there, but the scores are softmax without a bias (scoring_func, topk_method; "
                     "expert_gating_func in GGUF): the routing metadata is wrong or incomplete", bias->name);
+        take(b, bias);
     }
     if (s->shared_width > 0) {
         bind_matrix(b, layer, ROLE_SHARED_GATE, s->shared_width, s->hidden);
@@ -392,18 +393,41 @@ static void bind_mtp(struct binder *b, uint32_t layer)
     }
 }
 
+static void bind_dense(struct binder *b, uint32_t layer)
+{
+    const struct shape *s = &b->w->shape;
+    bind_matrix(b, layer, ROLE_GATE, s->dense_width, s->hidden);
+    bind_matrix(b, layer, ROLE_UP, s->dense_width, s->hidden);
+    bind_matrix(b, layer, ROLE_DOWN, s->hidden, s->dense_width);
+}
+
+/* A known tensor that nothing took: the metadata describes another model, and leaving it out would change the output. */
+static void refuse_leftovers(struct binder *b, uint32_t layer)
+{
+    for (int role = ROLE_ATTN_NORM; role < ROLE_COUNT; role++) {
+        const struct tensor *t = find_role(b, (enum role)role, layer, 0);
+        bool copy = layer >= b->w->shape.layers && (role == ROLE_MTP_EMBED || role == ROLE_MTP_HEAD);
+        if (t != NULL && !copy && !b->used[t - b->c->tensors]) {
+            problem_add(b->problems, "%s (%s) is there, but the metadata describes a layer without it", t->name, role_name((enum role)role));
+        }
+    }
+}
+
 int binder_layer(struct binder *b, uint32_t layer, struct error *e)
 {
     const struct shape *s = &b->w->shape;
+    int r = 0;
     bind_attention(b, layer);
     if (layer >= s->layers) {
         bind_mtp(b, layer);
     }
     if (shape_layer_is_moe(s, layer)) {
-        return bind_moe(b, layer, e);
+        r = bind_moe(b, layer, e);
+    } else {
+        bind_dense(b, layer);
     }
-    bind_matrix(b, layer, ROLE_GATE, s->dense_width, s->hidden);
-    bind_matrix(b, layer, ROLE_UP, s->dense_width, s->hidden);
-    bind_matrix(b, layer, ROLE_DOWN, s->hidden, s->dense_width);
-    return 0;
+    if (r == 0) {
+        refuse_leftovers(b, layer);
+    }
+    return r;
 }

@@ -212,16 +212,20 @@ static void read_gating(struct gguf_reader *g)
     s->score = func == 2 ? ROUTER_SIGMOID : ROUTER_SOFTMAX;
     s->group = func == 2 ? ROUTER_GROUP_SUM2 : ROUTER_GROUP_MAX;
     s->router_bias = func == 2;
-    if (!get_bool(g, "expert_weights_norm", &s->normalise) && func == 2) {
-        shape_note(s, "no deepseek2.expert_weights_norm, assumed false (unusual with sigmoid scores)");
+    if (!get_bool(g, "expert_weights_norm", &s->normalise)) {
+        shape_note(s, "no deepseek2.expert_weights_norm, assumed false%s", func == 2 ? " (unusual with sigmoid scores)" : "");
     }
 }
 
 static void read_groups(struct gguf_reader *g, bool group_routing)
 {
     struct shape *s = g->r.shape;
-    uint32_t groups = 0;
+    uint32_t groups = 0, used = 0;
     get_u32(g, "expert_group_count", &groups);
+    if (groups == 0 && get_u32(g, "expert_group_used_count", &used) && used > 1) {
+        shape_reader_missing(&g->r, "deepseek2.expert_group_count", "routing groups, there is an expert_group_used_count");
+        return;
+    }
     if (groups != 0) {
         s->groups = groups;
         s->groups_used = need_u32(g, "expert_group_used_count", "routing groups kept per token");
@@ -230,6 +234,7 @@ static void read_groups(struct gguf_reader *g, bool group_routing)
     s->groups = s->groups_used = 1;
     bool v3 = s->experts == 256 && s->score == ROUTER_SIGMOID, v2 = s->experts == 160 && s->score == ROUTER_SOFTMAX;
     if (!v3 && !v2) {
+        shape_note(s, "no deepseek2.expert_group_count, assumed one group of all experts");
         return;
     }
     if (group_routing) {
@@ -327,7 +332,9 @@ static void read_rope(struct gguf_reader *g)
         read_yarn(g);
     } else if (type[0] == '\0' && get_f64(g, "rope.scaling.factor", &factor) && factor != 1) {
         shape_reader_missing(&g->r, "deepseek2.rope.scaling.type", "kind of scaling, there is a factor");
-    } else if (type[0] != '\0' && strcmp(type, "none") != 0) {
+    } else if (type[0] == '\0') {
+        shape_note(s, "no deepseek2.rope.scaling.type, assumed plain rotation");
+    } else if (strcmp(type, "none") != 0) {
         refuse(g, "rope.scaling.type", type, "yarn, none or no such key");
     }
 }
@@ -338,7 +345,13 @@ static void read_tokens(struct gguf_reader *g)
                                         "tokenizer.ggml.eom_token_id" };
     struct shape *s = g->r.shape;
     uint32_t id;
+    bool tokenizer = gguf_find(g->meta, "tokenizer.ggml.model") != NULL, add_bos = false;
     s->bos = get_u32(g, "tokenizer.ggml.bos_token_id", &id) ? (int32_t)id : -1;
+    if (tokenizer && s->bos < 0) {
+        shape_note(s, "no tokenizer.ggml.bos_token_id: there is no begin token");
+    } else if (tokenizer && !get_bool(g, "tokenizer.ggml.add_bos_token", &add_bos)) {
+        shape_note(s, "no tokenizer.ggml.add_bos_token, assumed false: text starts without a begin token");
+    }
     for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
         if (get_u32(g, ends[i], &id)) {
             shape_add_eos(s, (int32_t)id);
