@@ -2,6 +2,9 @@
 /* Owns: routing of a batch (router.h). */
 #include "src/run/router.h"
 
+#include <math.h>
+#include <stdio.h>
+
 struct router_job {
     const struct engine *g;
     const float *bias;
@@ -23,6 +26,30 @@ static void router_task(void *ctx, uint32_t row, uint32_t worker)
     });
 }
 
+/* A score that is no number would choose experts at random, and no later check would see it. */
+static int check_scores(const struct engine *g, const struct batch *b, uint32_t layer, struct error *e)
+{
+    uint32_t n = g->shape->experts;
+    for (uint32_t i = 0; i < b->n; i++) {
+        const float *score = g->work.router_logits + (size_t)i * n;
+        uint32_t bad = 0, first = n;
+        for (uint32_t x = n; x-- > 0;) {
+            bool finite = isfinite(score[x]);
+            bad += !finite;
+            first = finite ? first : x;
+        }
+        if (bad > 0) {
+            char where[40] = ""; /* all of them: what came in was bad already */
+            if (bad < n) {
+                snprintf(where, sizeof(where), ", expert %u", first);
+            }
+            return error_set(e, ERROR_FORMAT, "layer %u%s, position %u: the router score is not finite (NaN or Inf); run `sluice check` on the model file",
+                             layer, where, b->rows[i].position);
+        }
+    }
+    return 0;
+}
+
 int router_run(struct engine *g, const struct batch *b, uint32_t layer, struct activation *norm, struct error *e)
 {
     const struct resident_layer *l = &g->resident->layers[layer];
@@ -32,7 +59,8 @@ int router_run(struct engine *g, const struct batch *b, uint32_t layer, struct a
         return r;
     }
     struct router_job job = {g, l->vector[ROLE_ROUTER_BIAS]};
-    r = engine_parallel(g, b->n, router_task, &job, e);
+    r = check_scores(g, b, layer, e);
+    r = r < 0 ? r : engine_parallel(g, b->n, router_task, &job, e);
     if (r < 0) {
         return r;
     }
