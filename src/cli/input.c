@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "src/base/json_text.h"
 #include "src/cli/term.h"
 
 void ids_deinit(struct ids *l)
@@ -122,12 +123,9 @@ int input_json(struct signals *s, const char *path, json_t **ret, struct sluice_
     struct str text = { 0 };
     int r = input_read(s, path, &text, e);
     if (r == SLUICE_OK) {
-        json_error_t error;
-        json_t *root = json_loadb(text.data != NULL ? text.data : "", text.len, JSON_ALLOW_NUL, &error);
-        if (root == NULL) {
-            r = cli_fail(e, SLUICE_FAILED, "%s: line %d, column %d: %s; expected JSON", strcmp(path, "-") == 0 ? "stdin" : path, error.line, error.column, error.text);
-        } else {
-            *ret = root;
+        struct error failed = { 0 };
+        if (json_text_parse(text.data != NULL ? text.data : "", text.len, JSON_ALLOW_NUL, ret, &failed) < 0) {
+            r = cli_fail(e, SLUICE_FAILED, "%s: %s; expected JSON", strcmp(path, "-") == 0 ? "stdin" : path, failed.text);
         }
     }
     str_deinit(&text);

@@ -12,6 +12,7 @@
 
 #include "common/intmath.h"
 #include "io/file.h"
+#include "src/base/json_text.h"
 #include "src/commands/arguments.h"
 #include "src/model/names.h"
 
@@ -26,9 +27,14 @@ static int read_earlier(const char *path, json_t **ret, struct error *e)
     if (r != 0) {
         return r;
     }
-    json_t *root = json_loadb(text, len, 0, NULL), *map = json_object();
-    const json_t *tensors = json_object_get(root, "tensors");
+    json_t *root = NULL, *map = json_object();
+    r = json_text_parse(text, len, 0, &root, e);
     free(text);
+    if (r < 0) {
+        json_decref(map);
+        return error_prefix(e, r, "%s", path);
+    }
+    const json_t *tensors = json_object_get(root, "tensors");
     for (size_t i = 0; map != NULL && i < json_array_size(tensors); i++) {
         const json_t *entry = json_array_get(tensors, i);
         const char *name = json_string_value(json_object_get(entry, "name"));

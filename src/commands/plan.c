@@ -75,21 +75,19 @@ static int read_machine(const struct settings *s, struct machine *ret, struct er
     return r;
 }
 
-/* 0 where there is no tokenizer; one that cannot be read is told, the plan goes on. */
-static uint64_t tokenizer_size(const struct settings *s)
+/* 0 bytes where there is no tokenizer; one that cannot be read is told, the plan goes on. */
+static int tokenizer_size(const struct settings *s, uint64_t *ret_bytes, struct error *e)
 {
     struct tokenizer *t;
-    struct error e = {0};
-    int r = tokenizer_open(s->model, s->pre_tokenizer, &t, &e);
-    if (r < 0) {
-        if (r != -ENOENT) {
-            fprintf(stderr, "sluice plan: the tokenizer is left out of the sums: %s\n", e.text);
-        }
-        return 0;
+    int r = tokenizer_open(s->model, s->pre_tokenizer, &t, e);
+    *ret_bytes = 0;
+    if (r == 0) {
+        *ret_bytes = tokenizer_bytes(t);
+        tokenizer_close(t);
+    } else if (r != -ENOENT && r != -ENOMEM) {
+        fprintf(stderr, "sluice plan: the tokenizer is left out of the sums: %s\n", e->text);
     }
-    uint64_t bytes = tokenizer_bytes(t);
-    tokenizer_close(t);
-    return bytes;
+    return r == -ENOMEM ? r : 0;
 }
 
 static int record(struct error *e)
@@ -125,14 +123,16 @@ static int plan_model(const struct options *o, const struct weights *w, struct e
     struct plan_input in;
     struct plan p;
     struct str out = {0};
+    uint64_t tokenizer = 0;
     int r = read_machine(&o->settings, &m, e);
+    r = r < 0 ? r : tokenizer_size(&o->settings, &tokenizer, e);
     if (r < 0) {
         return r;
     }
     plan_input_init(&in, w, &o->settings);
     in.machine = &m;
     in.threads = choose_threads(o, &m);
-    in.tokenizer_bytes = tokenizer_size(&o->settings);
+    in.tokenizer_bytes = tokenizer;
     int verdict = plan_make(&in, &p, e);
     if (o->json) {
         report_json(&p, &w->shape, &out);

@@ -8,7 +8,7 @@
 #include "src/base/str.h"
 #include "src/model/chat.h"
 #include "src/model/chat_tokens.h"
-#include "src/model/json_text.h"
+#include "src/base/json_text.h"
 
 enum { REQUEST_LIMIT = 256 << 20 };
 
@@ -440,14 +440,14 @@ static int check_request(enum chat_layout layout, const json_t *root, struct err
 int chat_render(enum chat_layout layout, const struct tokenizer *t, const char *request, size_t len, struct chat_prompt *ret, struct error *e)
 {
     if (layout == CHAT_NONE || layout == CHAT_UNKNOWN) {
-        return error_set(e, ERROR_USAGE, "the model has %s; choose a layout with --template plain, v3, r1, r1-0528 or v3.1, or give raw text with --raw",
+        return error_set(e, ERROR_USAGE, "the model has %s; choose a layout with --template plain, v3, r1, r1-0528 or v3.1",
                          layout == CHAT_NONE ? "no chat template" : "a chat template that is not built in");
     }
     if (len > REQUEST_LIMIT) {
         return error_set(e, ERROR_USAGE, "a chat request of %zu bytes, at most %d are accepted", len, REQUEST_LIMIT);
     }
     json_t *root = NULL;
-    int rc = json_text_parse(request, len, &root, e);
+    int rc = json_text_parse(request, len, JSON_ALLOW_NUL, &root, e);
     if (rc < 0) {
         return error_prefix(e, rc, "request");
     }

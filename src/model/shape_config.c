@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/json_text.h"
 #include "src/model/shape.h"
 #include "src/model/shape_build.h"
 
@@ -403,11 +404,11 @@ static void note_unknown_keys(struct shape_reader *r, json_t *root)
 /* NULL with r->code set when the text is no JSON object. */
 static json_t *parse(struct shape_reader *r, const char *text, size_t len, const char *what)
 {
-    json_error_t je;
-    json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &je);
-    if (root == NULL) {
-        r->code = error_set(r->e, ERROR_FORMAT, "%s: %sline %d column %d: %s; expected a JSON object", r->where, what, je.line,
-                            je.column, je.text);
+    json_t *root = NULL;
+    struct error failed = { 0 };
+    int code = json_text_parse(text, len, JSON_REJECT_DUPLICATES, &root, &failed);
+    if (code < 0) {
+        r->code = error_set(r->e, code, "%s: %s%s%s", r->where, what, failed.text, code == ERROR_FORMAT ? "; expected a JSON object" : "");
     } else if (!json_is_object(root)) {
         r->code = error_set(r->e, ERROR_FORMAT, "%s: %sthe text is no JSON object; %s", r->where, what, advice);
         json_decref(root);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "io/file.h"
-#include "src/model/json_text.h"
+#include "src/base/json_text.h"
 #include "src/model/tokenizer_build.h"
 
 enum { JSON_FILE_LIMIT = 256 << 20, TEMPLATE_LIMIT = 4 << 20 };
@@ -26,7 +26,7 @@ static int load_json(const char *folder, const char *name, json_t **ret, struct 
         return rc < 0 ? rc : 0;
     }
     json_t *root = NULL;
-    rc = json_text_parse(text, bytes, &root, e);
+    rc = json_text_parse(text, bytes, JSON_ALLOW_NUL, &root, e);
     free(text);
     if (rc < 0) {
         return error_prefix(e, rc, "%s/%s", folder, name);

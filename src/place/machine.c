@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "src/base/json_text.h"
+
 /* `key` is the name in recorded machines, `name` the one for people. */
 static const struct {
     const char *key, *name;
@@ -131,14 +133,13 @@ static int read_object(json_t *root, const char *where, struct machine *m, struc
 
 int machine_from_json(const char *text, size_t len, const char *where, struct machine *ret, struct error *e)
 {
-    json_error_t je;
-    json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &je);
-    if (root == NULL) {
-        text_one_line(je.text);
-        return error_set(e, ERROR_FORMAT, "%s: line %d: no valid JSON: %s", where, je.line, je.text);
+    json_t *root = NULL;
+    int r = json_text_parse(text, len, JSON_REJECT_DUPLICATES, &root, e);
+    if (r < 0) {
+        return error_prefix(e, r, "%s", where);
     }
     struct machine m = {.cores = 1, .nodes = 1};
-    int r = json_is_object(root) ? read_object(root, where, &m, e)
+    r = json_is_object(root) ? read_object(root, where, &m, e)
                                  : error_set(e, ERROR_FORMAT, "%s: a recorded machine is one JSON object", where);
     json_decref(root);
     if (r < 0) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "io/file.h"
+#include "src/base/json_text.h"
 
 enum { SCRIPT_FILE_MAX = 64 << 20 };
 
@@ -72,14 +73,14 @@ static void shape_minimal(struct shape *s)
 
 static int script_parse(struct script *s, const char *text, size_t len, const char *path, struct error *e)
 {
-    json_error_t je;
-    json_t *j = json_loadb(text, len, 0, &je);
+    json_t *j = NULL;
     uint32_t eos = 0;
-    if (!j) {
-        return error_set(e, ERROR_FORMAT, "%s: line %d: %s", path, je.line, je.text);
+    int r = json_text_parse(text, len, 0, &j, e);
+    if (r < 0) {
+        return error_prefix(e, r, "%s", path);
     }
     shape_minimal(&s->shape);
-    int r = member(j, "vocab", 4096, 1, 1 << 24, path, &s->shape.vocab, e);
+    r = member(j, "vocab", 4096, 1, 1 << 24, path, &s->shape.vocab, e);
     r = r < 0 ? r : member(j, "context", 4096, 1, 1 << 24, path, &s->shape.max_positions, e);
     r = r < 0 ? r : member(j, "delay_ms", 0, 0, 600000, path, &s->delay_ms, e);
     if (r == 0 && json_object_get(j, "eos")) {
