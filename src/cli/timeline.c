@@ -28,7 +28,7 @@ int timeline_init(struct timeline *t, struct cli *c, struct sluice_engine *engin
     if (file != NULL && access(file, F_OK) == 0) {
         struct sluice_error why = { 0 };
         int r = sluice_session_restore(engine, file, o, &t->session, &why);
-        if (r == SLUICE_OK || r == SLUICE_INTERRUPTED) {
+        if (r == SLUICE_OK || r == SLUICE_INTERRUPTED || r == SLUICE_USAGE) { /* usage: the file is somebody else's */
             *e = why;
             return r;
         }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -13,6 +14,7 @@
 #include "src/run/session.h"
 
 enum { SESSION_VERSION = 1 };
+static const char session_magic[8] = "SLUICE-K";
 
 /* Little-endian on disk like the rest of the project's files. */
 struct session_header {
@@ -56,10 +58,11 @@ static void write_body(const struct session *s, struct session_stream *out)
 {
     const struct engine *g = s->engine;
     struct session_header h = {
-        .magic = "SLUICE-K", .version = SESSION_VERSION, .kv_type = g->kv.layout.type, .length = s->length, .mtp_rows = s->mtp_rows,
+        .version = SESSION_VERSION, .kv_type = g->kv.layout.type, .length = s->length, .mtp_rows = s->mtp_rows,
         .pages = file_pages(s->length), .state_valid = s->state_valid, .logits_valid = s->logits_valid, .page_bytes = g->kv.page_bytes,
         .bytes = file_bytes(g, s->length),
     };
+    memcpy(h.magic, session_magic, sizeof(h.magic));
     memcpy(h.fingerprint, g->fingerprint, sizeof(g->fingerprint));
     put(out, &h, sizeof(h));
     put(out, s->tokens, s->length * sizeof(*s->tokens));
@@ -79,12 +82,28 @@ static void write_body(const struct session *s, struct session_stream *out)
     out->failed |= fwrite(&sum, 1, sizeof(sum), out->file) != sizeof(sum);
 }
 
+/* Whatever is there and is no session stays untouched: a mistyped path must not cost a file. */
+static int check_target(const char *path, struct error *e)
+{
+    struct stat st;
+    if (stat(path, &st) != 0) {
+        return 0; /* what is wrong but for its absence is said by open() */
+    }
+    char magic[sizeof(session_magic)];
+    FILE *f = S_ISREG(st.st_mode) && st.st_size > 0 ? fopen(path, "rbe") : NULL;
+    bool ours = S_ISREG(st.st_mode) && (f == NULL || (fread(magic, 1, sizeof(magic), f) == sizeof(magic) && memcmp(magic, session_magic, sizeof(magic)) == 0));
+    if (f) {
+        fclose(f);
+    }
+    return ours ? 0 : error_set(e, ERROR_USAGE, "%s: is no session file and is left as it is; choose another path", path);
+}
+
 int session_save(const struct session *s, const char *path, struct error *e)
 {
     struct session_stream out = {.hash = XXH3_createState()};
     struct str tmp = {0};
     str_printf(&tmp, "%s.tmp", path);
-    int r = out.hash && !tmp.failed ? 0 : error_nomem(e, "session file", 1024);
+    int r = out.hash && !tmp.failed ? check_target(path, e) : error_nomem(e, "session file", 1024);
     if (r == 0) {
         XXH3_64bits_reset(out.hash);
         out.file = fopen(tmp.data, "wbe");
@@ -106,8 +125,8 @@ int session_save(const struct session *s, const char *path, struct error *e)
 
 static int check_header(const struct engine *g, const struct session_header *h, uint64_t size, const char *path, struct error *e)
 {
-    if (memcmp(h->magic, "SLUICE-K", 8) != 0 || h->version != SESSION_VERSION) {
-        return error_set(e, ERROR_FORMAT, "%s: not a session file of this version", path);
+    if (h->version != SESSION_VERSION) {
+        return error_set(e, ERROR_FORMAT, "%s: session file of version %u, this build reads %d", path, h->version, SESSION_VERSION);
     }
     if (memcmp(h->fingerprint, g->fingerprint, sizeof(g->fingerprint)) != 0 || h->kv_type != (uint32_t)g->kv.layout.type || h->page_bytes != g->kv.page_bytes) {
         return error_set(e, ERROR_FORMAT, "%s: saved by another model or KV type (fingerprint %.32s, here %s)", path, h->fingerprint, g->fingerprint);
@@ -176,8 +195,12 @@ static int restore_from(struct engine *g, struct session_stream *in, const char 
 
 int session_restore(struct engine *g, const char *path, const struct session_hooks *hooks, bool mtp, struct session **ret, struct error *e)
 {
+    int r = check_target(path, e);
+    if (r < 0) {
+        return r;
+    }
     struct session_stream in = {.hash = XXH3_createState(), .file = fopen(path, "rbe")};
-    int r = in.hash ? 0 : error_nomem(e, "session file", 1024);
+    r = in.hash ? 0 : error_nomem(e, "session file", 1024);
     if (r == 0 && !in.file) {
         r = error_set(e, -errno, "%s: cannot read the session: %s", path, strerror(errno));
     }
