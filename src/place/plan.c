@@ -141,6 +141,13 @@ static int refuse_total(const struct plan_input *in, const struct plan *p, struc
                          "a smaller cache type (-ctk q8_0) or fewer rows per chunk (-ub)", total, p->context, limit,
                          memory_limit_name(p->binding), needed, p->context_max);
     }
+    uint64_t weights = p->bytes[PURPOSE_RESIDENT] + p->bytes[PURPOSE_EXPERTS] + p->bytes[PURPOSE_SCALES];
+    if (weights > p->limit) {
+        return error_set(e, ERROR_DOES_NOT_FIT,
+                         "does not fit: needs %s, the limit is %s (%s); the weights alone are %s and this build keeps all of them in RAM: take "
+                         "a smaller file of the model (fewer bits) or a machine with more memory", needed, limit,
+                         memory_limit_name(p->binding), format_bytes(total, weights));
+    }
     return error_set(e, ERROR_DOES_NOT_FIT,
                      "does not fit: needs %s, the limit is %s (%s); the least that works is %s (context %u), %s more than the limit; raise "
                      "the limit, give a smaller -ub or -ctk, or take a smaller file of the model", total, limit, memory_limit_name(p->binding),

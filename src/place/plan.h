@@ -60,7 +60,4 @@ struct plan {
 /* Always fills *ret; ERROR_DOES_NOT_FIT with limit, need and least setting in the text when it does not fit. */
 int plan_make(const struct plan_input *in, struct plan *ret, struct error *e);
 
-/* Scratch of steps and workers: scratch_sizes() and scratch_step_bytes() in src/place/scratch.h (lead: they replace
- * plan_step_bytes/plan_worker_bytes; rows = ubatch + EXTRA_ROWS, two open steps). */
-
 #endif
