@@ -312,6 +312,34 @@ def test_session_file():
         assert os.listdir(d) == ["s"]
 
 
+def test_session_leaves_other_files_alone():
+    with tempfile.TemporaryDirectory() as d:
+        path = os.path.join(d, "notes")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("mine")
+        for target in (path, d, "/dev/null"):
+            refused(2, "no session file", "run", "-m", DEMO, "-p", "It is", "-n", "2", "--session", target)
+        with open(path, encoding="utf-8") as f:
+            assert f.read() == "mine" and os.listdir(d) == ["notes"]
+        with open(path, "w", encoding="utf-8"):
+            pass
+        sluice("run", "-m", DEMO, "-p", "It is", "-n", "2", "--session", path)
+        assert os.path.getsize(path) > 4096
+
+
+def test_flags_are_checked_before_the_model_is_read():
+    for flag, value in (("--temp", "-1"), ("--top-p", "2"), ("--min-p", "-1"), ("--repeat-penalty", "0")):
+        refused(2, "expected", "run", "-m", "/nonexistent", "-p", "x", flag, value)
+    refused(2, "--machine", "run", "-m", DEMO, "-p", "x", "--machine", "m.json")
+    refused(2, "command comes first", "-m", DEMO)
+
+
+def test_prompt_from_a_file_ends_without_its_line_end():
+    for text, ids in ((b"It is", 3), (b"It is\n", 3), (b"It is\n\n", 4)):
+        run = sluice("run", "-m", DEMO, "-n", "1", "--json", "-f", "-", stdin=text)
+        assert len(json.loads(run.stdout)["prompt_tokens"]) == ids, text
+
+
 # ---- references ----
 
 def test_demo_perplexity():

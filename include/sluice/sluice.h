@@ -200,6 +200,8 @@ struct sluice_sampling {
     void *mask_ctx;
 };
 void sluice_sampling_init(struct sluice_sampling *ret); /* defaults */
+/* What needs no model: every range but that of the ids in `bias`. sluice_sampler_create() checks all. */
+int sluice_sampling_check(const struct sluice_sampling *sampling, struct sluice_error *error);
 
 struct sluice_sampler;
 int sluice_sampler_create(const struct sluice_engine *engine, const struct sluice_sampling *sampling, struct sluice_sampler **ret, struct sluice_error *error);

@@ -48,6 +48,7 @@ static int answer(struct chat *h, const struct ids *prompt, struct generation *g
     if (r == SLUICE_OK) {
         struct generate_options o = { .limit = h->args->limit, .sampler = sampler, .stream = &stream };
         r = generate(&h->timeline, &o, g, e);
+        h->last.answer_n = g->tokens.n;
         h->last.decode_n = g->decode_n;
         h->last.decode_s = g->decode_s;
         fputs(stream.newline ? "" : "\n", stdout);

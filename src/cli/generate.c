@@ -2,6 +2,7 @@
 /* Owns: the generation loop and the UTF-8 stream. Must not know: prompts, JSON. */
 #include "src/cli/generate.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -159,7 +160,7 @@ static int loop(struct timeline *t, const struct generate_options *o, struct gen
         }
         show(t, o, g, choice.token);
         if (o->stream != NULL && ferror(o->stream->file)) {
-            return cli_fail(e, SLUICE_FAILED, "cannot write the text to stdout");
+            return cli_fail(e, SLUICE_FAILED, "cannot write the text to stdout: %s", strerror(errno));
         }
         if (g->tokens.n == (uint64_t)o->limit || sluice_session_length(t->session) >= t->info.context) {
             return SLUICE_OK;

@@ -60,6 +60,9 @@ static int refuse_command(struct cli *c, const char *name)
             return term_refuse(&c->term, SLUICE_USAGE, "%s: not in this build; sluice --help lists the commands that are", name);
         }
     }
+    if (name[0] == '-') {
+        return term_refuse(&c->term, SLUICE_USAGE, "%s: the command comes first, as in sluice run -m PATH; sluice --help lists them", name);
+    }
     const char *near = nearest_name(name, names);
     if (near != NULL) {
         return term_refuse(&c->term, SLUICE_USAGE, "unknown command %s; did you mean %s?", name, near);

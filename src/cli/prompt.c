@@ -17,11 +17,11 @@ int prompt_is_chat(const struct sluice_tokenizer *t, const struct prompt_options
     }
     const char *own = sluice_chat_layout(t);
     if (!o->raw && o->layout == NULL && own != NULL && strcmp(own, "unknown") == 0) {
-        return cli_fail(e, SLUICE_USAGE, "the model's chat template is none of the built-in ones; choose one with --template v3|r1|v3.1|plain, or take the text as it is with --raw");
+        return cli_fail(e, SLUICE_USAGE, "the model's chat template is none of the built-in ones; choose one with --template v3|r1|r1-0528|v3.1|plain, or take the text as it is with --raw");
     }
     bool chat = !o->raw && (o->layout != NULL || own != NULL);
     if (!chat && (o->system != NULL || o->thinking)) {
-        return cli_fail(e, SLUICE_USAGE, "the model has no chat template, which --system and --thinking need; choose one with --template v3|r1|v3.1|plain");
+        return cli_fail(e, SLUICE_USAGE, "the model has no chat template, which --system and --thinking need; choose one with --template v3|r1|r1-0528|v3.1|plain");
     }
     *ret_chat = chat;
     return SLUICE_OK;

@@ -12,6 +12,7 @@
 struct timings {
     size_t prompt_n; /* tokens computed before the first answer token */
     double prompt_s;
+    size_t answer_n; /* tokens of the answer; the last one needs no step */
     uint32_t decode_n; /* steps of one token */
     double decode_s;
 };

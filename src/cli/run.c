@@ -56,6 +56,9 @@ static int read_prompt(struct cli *c, const struct run_args *a, struct str *text
         return cli_fail(e, SLUICE_USAGE, "--json: no prompt; give one with -p, -f or --tokens");
     }
     int r = input_read(&c->signals, a->file != NULL ? a->file : "-", text, e);
+    if (r == SLUICE_OK && text->len > 0 && text->data[text->len - 1] == '\n') {
+        text->data[--text->len] = '\0'; /* an editor's or echo's, and no part of what is to be continued */
+    }
     return r == SLUICE_OK && text->len == 0 ? cli_fail(e, SLUICE_USAGE, "%s: the prompt is empty; give one with -p, -f or --tokens", a->file != NULL ? a->file : "stdin") : r;
 }
 
@@ -182,6 +185,7 @@ static int answer(const struct run_args *a, struct timeline *t, struct sluice_sa
             fputs("\n", stdout);
         }
     }
+    timings.answer_n = g.tokens.n;
     timings.decode_n = g.decode_n;
     timings.decode_s = g.decode_s;
     r = r != SLUICE_OK ? r : finish(a, t, prompt, &g, &timings, dump, e);
@@ -232,12 +236,12 @@ static int parse_and_run(struct cli *c, int argc, char **argv, struct sluice_opt
     sampling_init(&a.sampling);
     const struct arg args[] = {
         { "--prompt", "-p", ARG_TEXT, "TEXT", "the prompt; a chat message where the model has a chat template", &a.prompt, NULL },
-        { "--file", "-f", ARG_TEXT, "FILE", "the prompt from a file (-: stdin)", &a.file, NULL },
+        { "--file", "-f", ARG_TEXT, "FILE", "the prompt from a file (-: stdin), without its last line end", &a.file, NULL },
         { "--tokens", NULL, ARG_TEXT, "LIST", "the prompt as ids, 5,17,23; nothing is added", &a.tokens, NULL },
         { "--n-predict", "-n", ARG_INT, "N", "at most N tokens; -1: until the end or the context is full [-1]", &a.limit, NULL },
         SAMPLING_ARGS(&a.sampling),
         { "--raw", NULL, ARG_SWITCH, NULL, "no chat template", &a.form.raw, NULL },
-        { "--template", NULL, ARG_TEXT, "NAME", "a built-in chat layout: v3, r1, v3.1, plain", &a.form.layout, NULL },
+        { "--template", NULL, ARG_TEXT, "NAME", "a built-in chat layout: v3, r1, r1-0528, v3.1, plain", &a.form.layout, NULL },
         { "--system", NULL, ARG_TEXT, "TEXT", "system message", &a.form.system, NULL },
         { "--thinking", NULL, ARG_SWITCH, NULL, "ask for thinking, where the layout can", &a.form.thinking, NULL },
         { "--session", NULL, ARG_TEXT, "FILE", "keep the computed context in FILE and go on from it", &a.session, NULL },

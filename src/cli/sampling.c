@@ -75,7 +75,8 @@ int sampling_finish(struct sampling *s, struct sluice_error *e)
     s->value.top_k = (int32_t)s->top_k;
     s->value.penalty_window = (uint32_t)s->window;
     s->value.seed = (uint64_t)s->seed;
-    return SLUICE_OK;
+    s->value.bias = s->bias;
+    return sluice_sampling_check(&s->value, e);
 }
 
 int sampling_open(struct sampling *s, const struct sluice_engine *engine, struct sluice_sampler **ret, struct sluice_error *e)

@@ -58,7 +58,7 @@ int cli_template(struct cli *c, int argc, char **argv)
     struct template_args a = { 0 };
     const struct arg args[] = {
         { "--model", "-m", ARG_TEXT, "PATH", "model, or a folder that holds tokenizer files", &a.model, NULL },
-        { "--template", NULL, ARG_TEXT, "NAME", "a built-in layout (v3, r1, v3.1, plain) instead of the model's", &a.layout, NULL },
+        { "--template", NULL, ARG_TEXT, "NAME", "a built-in layout (v3, r1, r1-0528, v3.1, plain) instead of the model's", &a.layout, NULL },
         { "--pre-tokenizer", NULL, ARG_TEXT, "NAME", "instead of an unknown tokenizer.ggml.pre", &a.pre, NULL },
         VERBOSITY_ARGS(&a.verbosity),
     };

@@ -191,6 +191,22 @@ static int sampler_finish(int code, struct sluice_sampler *s, struct sluice_samp
     return api_status(0, e, error);
 }
 
+static struct sampler_params params_of(const struct sluice_sampling *p)
+{
+    return (struct sampler_params){
+        .temperature = p->temperature, .top_k = p->top_k, .top_p = p->top_p, .min_p = p->min_p, .repetition_penalty = p->repetition_penalty,
+        .presence_penalty = p->presence_penalty, .frequency_penalty = p->frequency_penalty, .penalty_window = p->penalty_window,
+        .seed = p->seed, .bias = (const struct sampler_bias *)(const void *)p->bias, .n_bias = p->n_bias,
+    };
+}
+
+int sluice_sampling_check(const struct sluice_sampling *sampling, struct sluice_error *error)
+{
+    struct error e = {0};
+    const struct sampler_params params = params_of(sampling);
+    return api_status(sampler_params_check(&params, INT32_MAX, &e), &e, error);
+}
+
 int sluice_sampler_create(const struct sluice_engine *engine, const struct sluice_sampling *p, struct sluice_sampler **ret, struct sluice_error *error)
 {
     struct error e = {0};
@@ -198,11 +214,7 @@ int sluice_sampler_create(const struct sluice_engine *engine, const struct sluic
     if (!s) {
         return api_status(error_nomem(&e, "sampler", sizeof(*s)), &e, error);
     }
-    const struct sampler_params params = {
-        .temperature = p->temperature, .top_k = p->top_k, .top_p = p->top_p, .min_p = p->min_p, .repetition_penalty = p->repetition_penalty,
-        .presence_penalty = p->presence_penalty, .frequency_penalty = p->frequency_penalty, .penalty_window = p->penalty_window,
-        .seed = p->seed, .bias = (const struct sampler_bias *)(const void *)p->bias, .n_bias = p->n_bias,
-    };
+    const struct sampler_params params = params_of(p);
     s->engine = engine;
     s->mask = p->mask;
     s->mask_ctx = p->mask_ctx;

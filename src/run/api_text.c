@@ -86,7 +86,7 @@ static int render(const struct sluice_tokenizer *t, const char *layout, const ch
 {
     enum chat_layout l = layout ? chat_layout_by_name(layout) : chat_layout_of_template(tokenizer_chat_template(t->tokenizer));
     if (layout && l == CHAT_UNKNOWN) {
-        return error_set(e, ERROR_USAGE, "no chat template is called \"%s\"; built in are v3, r1, v3.1 and plain", layout);
+        return error_set(e, ERROR_USAGE, "no chat template is called \"%s\"; built in are v3, r1, r1-0528, v3.1 and plain", layout);
     }
     return chat_render(l, t->tokenizer, request, len, ret, e);
 }

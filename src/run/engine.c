@@ -50,6 +50,11 @@ static enum kv_type kv_type_of(const char *name)
     return t;
 }
 
+static int refuse_plan_only(const struct settings *s, struct error *e)
+{
+    return s->machine == NULL ? 0 : error_set(e, ERROR_USAGE, "--machine %s: only sluice plan takes it; leave it out", s->machine);
+}
+
 static int choose_isa(struct engine *g, struct cpu_flags *flags, struct error *e)
 {
     cpu_detect(flags);
@@ -300,6 +305,7 @@ static int open_all(struct engine *g, const struct settings *settings, const str
     struct topology t;
     uint32_t threads;
     int r = settings_copy(settings, &g->settings, e);
+    r = r < 0 ? r : refuse_plan_only(&g->settings, e);
     r = r < 0 ? r : choose_isa(g, &flags, e);
     r = r < 0 ? r : open_model(g, e);
     r = r < 0 ? r : topology_read(&t, e);
