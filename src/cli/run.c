@@ -184,6 +184,7 @@ static int answer(const struct run_args *a, struct timeline *t, struct sluice_sa
         if (!a->json && !stream.newline) {
             fputs("\n", stdout);
         }
+        fflush(stdout); /* before the figures on stderr, wherever both end up */
     }
     timings.answer_n = g.tokens.n;
     timings.decode_n = g.decode_n;
