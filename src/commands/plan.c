@@ -21,12 +21,13 @@ static const char help_text[] =
     "\n"
     "Where every byte goes and whether it fits, before a weight is read. Works on files whose tensors are not there yet\n"
     "(`sluice synth --header-only`). --machine plans for a recorded machine; `sluice plan --record` prints this one.\n"
+    "--ram lowers the limit of the machine and never raises it.\n"
     "Settings are those of `sluice run`: --ram, -c, -ctk, -ub, -t, --expert-ram, --mtp, ...\n"
     "Exit status: 0 fits, 3 does not fit (the plan is printed all the same), 1 failed, 2 usage.\n"
     "\n"
     "examples:\n"
     "  sluice plan -m DeepSeek-V3-Q4_K_M-00001-of-00009.gguf\n"
-    "  sluice plan -m DeepSeek-V3/ --ram 512G -c 16384 -ctk q8_0 --json\n"
+    "  sluice plan -m DeepSeek-V3/ -c 16384 -ctk q8_0 --json\n"
     "  sluice plan --record > server.json && sluice plan -m model.gguf --machine server.json\n";
 
 struct options {
@@ -104,7 +105,7 @@ static int record(struct error *e)
 }
 
 /* As set, or the default with its reason. */
-static uint32_t choose_threads(const struct options *o, const struct machine *m)
+static uint32_t choose_threads(const struct options *o, const struct machine *m, struct str *out)
 {
     if (o->settings.threads > 0) {
         return o->settings.threads;
@@ -112,7 +113,7 @@ static uint32_t choose_threads(const struct options *o, const struct machine *m)
     char why[120];
     uint32_t threads = probe_threads(m, why, sizeof(why));
     if (!o->json) {
-        printf("threads: %u (%s)\n", threads, why);
+        str_printf(out, "threads: %u (%s)\n", threads, why);
     }
     return threads;
 }
@@ -131,9 +132,13 @@ static int plan_model(const struct options *o, const struct weights *w, struct e
     }
     plan_input_init(&in, w, &o->settings);
     in.machine = &m;
-    in.threads = choose_threads(o, &m);
+    in.threads = choose_threads(o, &m, &out);
     in.tokenizer_bytes = tokenizer;
     int verdict = plan_make(&in, &p, e);
+    if (verdict < 0 && verdict != ERROR_DOES_NOT_FIT) { /* a setting is wrong: there is no plan */
+        str_deinit(&out);
+        return verdict;
+    }
     if (o->json) {
         report_json(&p, &w->shape, &out);
     } else {
