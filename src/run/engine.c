@@ -15,18 +15,28 @@
 
 enum { READ_DEPTH = 4, READ_CHUNK = 4 << 20 };
 
-void engine_step_down(struct engine *g, const char *what, const char *fmt, ...)
+/* Remembers for reports. */
+static struct step_down *remember(struct engine *g, const char *what, const char *why)
 {
     if (g->n_steps_down == STEPS_DOWN_MAX) {
-        return;
+        return NULL;
     }
     struct step_down *d = &g->steps_down[g->n_steps_down++];
+    snprintf(d->what, sizeof(d->what), "%s", what);
+    snprintf(d->why, sizeof(d->why), "%s", why);
+    return d;
+}
+
+void engine_step_down(struct engine *g, const char *what, const char *fmt, ...)
+{
+    char why[sizeof(((struct step_down *)0)->why)];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(d->why, sizeof(d->why), fmt, ap);
+    vsnprintf(why, sizeof(why), fmt, ap);
     va_end(ap);
-    snprintf(d->what, sizeof(d->what), "%s", what);
-    log_print(&g->log, LOG_NOTICE, "%s: %s", d->what, d->why);
+    if (remember(g, what, why)) {
+        log_print(&g->log, LOG_NOTICE, "%s: %s", what, why);
+    }
 }
 
 bool engine_is_end(const struct engine *g, int32_t token)
@@ -69,21 +79,27 @@ static int choose_isa(struct engine *g, struct cpu_flags *flags, struct error *e
     return 0;
 }
 
-/* What is not there yet, or was left to us: said once. */
+/* What "auto" became because this build has nothing else: one line for people, an entry each for reports. */
 static void announce_choices(struct engine *g)
 {
     const struct settings *s = &g->settings;
-    if (strcmp(s->io, "auto") == 0) {
-        engine_step_down(g, "io", "pread threads: io_uring is not in this build");
+    const struct {
+        const char *what, *value, *why, *brief;
+    } facts[] = {
+        {"io", s->io, "pread threads: io_uring is not in this build", "reads by pread threads"},
+        {"gpu", s->gpu, "none: this build has no GPU back end", "no GPU"},
+        {"mtp", s->mtp, "off for drafting: not in this build; the MTP layer can be scored", "no drafting"},
+        {"prefetch", s->prefetch, "off: all experts are in RAM", "all experts in RAM"},
+    };
+    char line[160] = "";
+    for (size_t i = 0; i < ARRAY_LEN(facts); i++) {
+        if (strcmp(facts[i].value, "auto") == 0 && remember(g, facts[i].what, facts[i].why)) {
+            size_t n = strlen(line);
+            snprintf(line + n, sizeof(line) - n, "%s%s", n ? ", " : "", facts[i].brief);
+        }
     }
-    if (strcmp(s->gpu, "auto") == 0) {
-        engine_step_down(g, "gpu", "none: this build has no GPU back end");
-    }
-    if (strcmp(s->mtp, "auto") == 0) {
-        engine_step_down(g, "mtp", "off for drafting: not in this build%s", g->shape->mtp_layers ? " (the MTP layer can be scored)" : "");
-    }
-    if (strcmp(s->prefetch, "auto") == 0) {
-        engine_step_down(g, "prefetch", "off: all experts are in RAM");
+    if (line[0]) {
+        log_print(&g->log, LOG_NOTICE, "this build: %s", line);
     }
 }
 
