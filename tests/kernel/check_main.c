@@ -63,7 +63,8 @@ int main(int argc, char **argv)
     cpu_detect(&flags);
     cpu_float_mode_set();
     cpu_ops_init(&ref, CPU_SCALAR, &flags);
-    printf("seed %llu, processor \"%s\"\n", (unsigned long long)o.check.seed, flags.brand);
+    printf("seed %llu, processor \"%s\", best instruction set %s%s\n", (unsigned long long)o.check.seed, flags.brand,
+           cpu_isa_name(cpu_isa_best(&flags)), flags.avx512_vnni ? " with VNNI" : "");
     for (int i = 0; i < CPU_ISA_COUNT; i++) {
         enum cpu_isa isa = (enum cpu_isa)i;
         struct ops ops;
