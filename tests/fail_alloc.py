@@ -31,7 +31,8 @@ SANITIZER = re.compile(r"Sanitizer|runtime error")
 
 
 def every_nth(step):
-    return lambda count: [*range(1, 20), *range(20, min(count, 3000) + 1, step), *range(3000, count + 1, max(1, count // 60))]
+    """The first few, every step-th up to 3000, some of what comes after."""
+    return lambda count: [*range(1, min(count, 12) + 1), *range(13, min(count, 3000) + 1, step), *range(3001, count + 1, max(1, count * step // 1000))]
 
 
 def first_and_sample(n, more):

@@ -256,17 +256,28 @@ static int open_memory(struct engine *g, uint32_t threads, struct error *e)
     return 0;
 }
 
+/* O_DIRECT may be refused when a file is opened, or not before it is read. */
+static void announce_direct(struct engine *g, const struct reader *reader)
+{
+    int code = reader_direct_refused(reader);
+    const char *path = g->settings.model;
+    for (uint32_t i = 0; i < g->weights->n_containers; i++) {
+        const struct file *f = &g->weights->containers[i]->files[0];
+        if (f->direct_errno) {
+            code = f->direct_errno;
+            path = f->path;
+        }
+    }
+    if (code != 0) {
+        engine_step_down(g, "O_DIRECT", "%s: refused (%s): buffered reads, dropped from the page cache behind", path, strerror(code));
+    }
+}
+
 static int open_weights(struct engine *g, const struct engine_hooks *hooks, struct error *e)
 {
     struct loader loader = {.account = &g->account, .log = &g->log, .clock = g->clock, .cancel = g->cancel, .progress = hooks->progress, .progress_ctx = hooks->ctx};
     struct reader_options ro = {.depth = READ_DEPTH, .chunk = READ_CHUNK, .direct = true, .drop_behind = true};
     uint64_t start = clock_now_ns(&g->clock);
-    for (uint32_t i = 0; i < g->weights->n_containers; i++) {
-        const struct file *f = &g->weights->containers[i]->files[0];
-        if (f->direct_errno) {
-            engine_step_down(g, "O_DIRECT", "%s: refused (%s): buffered reads, dropped from the page cache behind", f->path, strerror(f->direct_errno));
-        }
-    }
     int r = reader_create(&ro, &loader.reader, e);
     if (r < 0) {
         return r;
@@ -274,6 +285,7 @@ static int open_weights(struct engine *g, const struct engine_hooks *hooks, stru
     loader.total = weights_resident_bytes(g->weights) + weights_expert_bytes(g->weights);
     r = resident_create(g->weights, &loader, &g->resident, e);
     r = r < 0 ? r : store_create(g->weights, &loader, &g->counters, &g->store, e);
+    announce_direct(g, loader.reader);
     reader_destroy(loader.reader);
     g->load_bytes = loader.done;
     g->load_seconds = clock_seconds_since(&g->clock, start);
