@@ -58,6 +58,7 @@ void text_stream_put(struct text_stream *s, const char *bytes, size_t len)
     s->n_held = 0;
     const char *p = all.data;
     size_t left = all.failed ? 0 : all.len;
+    s->failed = s->failed || all.failed;
     while (left > 0) {
         size_t valid = utf8_valid_prefix(p, left);
         put_text(s, p, valid);
@@ -159,6 +160,9 @@ static int loop(struct timeline *t, const struct generate_options *o, struct gen
             return r;
         }
         show(t, o, g, choice.token);
+        if (g->text.failed || (o->stream != NULL && o->stream->failed)) {
+            return cli_fail(e, SLUICE_FAILED, "out of memory: text of the answer");
+        }
         if (o->stream != NULL && ferror(o->stream->file)) {
             return cli_fail(e, SLUICE_FAILED, "cannot write the text to stdout: %s", strerror(errno));
         }

@@ -19,6 +19,7 @@ struct text_stream {
     char held[4];
     size_t n_held;
     bool newline;  /* the last byte written was one */
+    bool failed;   /* no memory: text is missing */
 };
 void text_stream_init(struct text_stream *s, FILE *file);
 void text_stream_put(struct text_stream *s, const char *bytes, size_t len);

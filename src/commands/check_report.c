@@ -28,11 +28,12 @@ static int read_earlier(const char *path, json_t **ret, struct error *e)
         return r;
     }
     json_t *root = NULL, *map = json_object();
-    r = json_text_parse(text, len, 0, &root, e);
+    struct error failed = { 0 };
+    r = json_text_parse(text, len, 0, &root, &failed);
     free(text);
     if (r < 0) {
         json_decref(map);
-        return error_prefix(e, r, "%s", path);
+        return error_set(e, r, "%s: is no output of `sluice check --json`: %s", path, failed.text);
     }
     const json_t *tensors = json_object_get(root, "tensors");
     for (size_t i = 0; map != NULL && i < json_array_size(tensors); i++) {

@@ -63,8 +63,12 @@ static uint64_t sum_kb(const char *text, const char *const *keys)
 
 static int read_memory(const char *root, struct machine *m, struct error *e)
 {
+    errno = 0;
     char *text = probe_read(root, "/proc/meminfo");
     uint64_t total = 0, available = 0;
+    if (text == NULL && errno == ENOMEM) {
+        return error_nomem(e, "/proc/meminfo", TEXT_LIMIT);
+    }
     bool found = text != NULL && probe_number_after(text, "MemTotal:", &total) && probe_number_after(text, "MemAvailable:", &available);
     free(text);
     if (!found) {
