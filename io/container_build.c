@@ -186,7 +186,7 @@ void container_build_check_ranges(struct container_build *b, size_t first, uint6
     container_build_problem(b, f->path, "tensor %.200s needs %llu bytes at offset %llu, the file of %llu bytes has %llu of them; %s", t->name,
                             (unsigned long long)t->bytes, (unsigned long long)t->offset, (unsigned long long)f->size,
                             (unsigned long long)(f->size > t->offset ? f->size - t->offset : 0),
-                            bare ? "a header without data serves `sluice plan` and `sluice inspect` only"
+                            bare ? "a header without data serves `sluice plan` and `sluice inspect` only; get the whole file to run it"
                                  : "the download is incomplete, or this is a piece of a larger file");
 }
 

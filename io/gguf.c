@@ -435,6 +435,9 @@ static int find_alignment(struct gguf_header *h, struct error *e)
     return 0;
 }
 
+/* Known by its size only. */
+static const char *unreadable(uint32_t type) { return weight_format_by_ggml(type) == FORMAT_NONE ? " (not readable in this build)" : ""; }
+
 static int sort_tensors(struct gguf_header *h, struct error *e)
 {
     if (h->n_tensors > 1) {
@@ -458,13 +461,14 @@ static int sort_tensors(struct gguf_header *h, struct error *e)
         }
         const struct gguf_tensor *before = i > 0 ? t - 1 : NULL;
         if (t->offset < end) {
-            return error_set(e, ERROR_FORMAT, "tensor %s at offset %llu overlaps tensor %s of type %s, which ends at %llu", t->name,
-                             (unsigned long long)t->offset, before->name, ggml_type_name(before->type), (unsigned long long)end);
+            return error_set(e, ERROR_FORMAT, "tensor %s at offset %llu overlaps tensor %s of type %s%s, which ends at %llu", t->name,
+                             (unsigned long long)t->offset, before->name, ggml_type_name(before->type), unreadable(before->type),
+                             (unsigned long long)end);
         }
         if (t->offset - end >= h->alignment && before != NULL) { /* a type or shape that needs less than what was written */
-            return error_set(e, ERROR_FORMAT, "tensor %s of type %s ends at %llu, the next, %s, begins at %llu, beyond padding to %llu bytes: its type "
-                             "or shape is wrong", before->name, ggml_type_name(before->type), (unsigned long long)end, t->name,
-                             (unsigned long long)t->offset, (unsigned long long)h->alignment);
+            return error_set(e, ERROR_FORMAT, "tensor %s of type %s%s ends at %llu, the next, %s, begins at %llu, beyond padding to %llu bytes: its type "
+                             "or shape is wrong", before->name, ggml_type_name(before->type), unreadable(before->type),
+                             (unsigned long long)end, t->name, (unsigned long long)t->offset, (unsigned long long)h->alignment);
         }
         if (t->offset - end >= h->alignment) {
             return error_set(e, ERROR_FORMAT, "the first tensor, %s, begins at %llu of the data, expected 0", t->name, (unsigned long long)t->offset);

@@ -14,7 +14,7 @@ import cases
 from model_files import GOLDEN, STRING, Gguf, Safetensors, edit_json, folder, golden, gguf_path, refused
 
 MEMORY_KB = 256 << 10
-ADVICE = ("download", "complete", "take", "get ", "convert", "pass ", "supported", "expected", "damaged", "name ", "--")
+ADVICE = ("download", "complete", "take", "get ", "convert", "get the", "pass ", "supported", "expected", "damaged", "name ", "--")
 
 
 def peak(*args):
@@ -176,7 +176,7 @@ def test_foreign_types_are_named():
                 run = cases.sluice(command, "-m", file, status=1)
                 text = run.stderr.decode() + run.stdout.decode()
                 assert "blk.1.ffn_gate_exps.weight" in text and name in text, (kind, command, text)
-            refused(1, ["blk.1.ffn_gate_exps.weight", name, "q4_k" if kind != 200 else "Q4_K"], "run", "-m", file, "--tokens", "1", "-n", "1")
+            refused(1, ["blk.1.ffn_gate_exps.weight", name, "Q4_K" if kind == 200 else "readable"], "run", "-m", file, "--tokens", "1", "-n", "1")
 
 
 def test_supported_but_wrong_types_fail_by_their_size():
