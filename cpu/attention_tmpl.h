@@ -292,7 +292,8 @@ static void attn_segment(const struct attn_segment_args *args)
         n = min_u32(KV_PAGE, args->n - done);
         kv_load(&(struct kv_load_args){args->layout, args->pages[done / KV_PAGE], args->scratch, width, n});
         for (uint32_t first = 0; first < args->heads; first += HEAD_TILE) {
-            struct head_tile tile = {.args = args, .first = first, .heads = min_u32(HEAD_TILE, args->heads - first), .n = n};
+            uint32_t heads = min_u32(HEAD_TILE, args->heads - first);
+            struct head_tile tile = {.args = args, .first = first, .heads = heads, .n = n};
             score_page(&tile);
             weigh_page(&tile, done == 0);
             for (uint32_t c = 0; c < latent; c += 16) {

@@ -115,7 +115,8 @@ SIMD_INLINE void tile_floats(const struct matvec_args *a, uint32_t r, uint32_t r
         acc[i] = vf_zero();
     }
     for (uint32_t c = 0; c < whole; c += FLOAT_STEP) {
-        add_steps(w + (size_t)c * bytes, a->w.row_bytes, rows, a->act.x + c, a->act.stride, n, load, paired, bytes, acc);
+        add_steps(w + (size_t)c * bytes, a->w.row_bytes, rows, a->act.x + c, a->act.stride, n, load, paired, bytes,
+                  acc);
     }
     for (uint32_t j = 0; whole < cols && j < rows; j++) {
         uint8_t padded[FLOAT_STEP * sizeof(float)] = {0};
@@ -192,7 +193,8 @@ SIMD_INLINE void add_e4m3_block(const struct matvec_args *a, uint32_t r, uint32_
         sum[i] = vf_zero();
     }
     for (uint32_t c = col; c < col + FORMAT_SCALE_BLOCK; c += FLOAT_STEP) {
-        add_steps(row_data(&a->w, r) + c, a->w.row_bytes, rows, a->act.x + c, a->act.stride, n, load_e4m3, true, 1, sum);
+        add_steps(row_data(&a->w, r) + c, a->w.row_bytes, rows, a->act.x + c, a->act.stride, n, load_e4m3, true, 1,
+                  sum);
     }
     SIMD_UNROLL
     for (uint32_t j = 0; j < rows; j++) {

@@ -116,7 +116,8 @@ SIMD_INLINE struct b16 q3_k_scales(const uint8_t *s)
     const uint64_t low = UINT64_C(0x0f0f0f0f0f0f0f0f), high = UINT64_C(0x0303030303030303);
     uint64_t nibbles = load_u64(s), t = load_u32(s + 8);
     uint64_t pairs = t | t >> 2 << 32; /* for scales 0-3 and 4-7 in the low, 8-11 and 12-15 in the higher two bits */
-    return b16_sub(b16_make((nibbles & low) | (pairs & high) << 4, (nibbles >> 4 & low) | (pairs >> 4 & high) << 4), 32);
+    uint64_t first = (nibbles & low) | (pairs & high) << 4, second = (nibbles >> 4 & low) | (pairs >> 4 & high) << 4;
+    return b16_sub(b16_make(first, second), 32);
 }
 
 SIMD_INLINE void unpack_q3_k(const uint8_t *b, struct kquant *ret)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns: the names by which the table of operations reaches the kernels of each x86 instruction set.
- * Must not know: what they do. Each overwrites slots of a table that is already filled; the caller has checked flags. */
+/* Owns: the names by which the table of operations reaches the kernels of each x86 instruction set. Must not know: what
+ * they do. Each overwrites slots of a table that is already filled; the caller has checked the flags. */
 #ifndef SLUICE_CPU_X86_INIT_H
 #define SLUICE_CPU_X86_INIT_H
 
