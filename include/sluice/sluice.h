@@ -110,17 +110,19 @@ const struct sluice_tokenizer *sluice_engine_tokenizer(const struct sluice_engin
 /* True if `id` ends a generation (config, generation_config, tokenizer, GGUF key). */
 bool sluice_engine_is_end(const struct sluice_engine *engine, int32_t id);
 /* JSON for people and scripts, freed by the caller: the plan with its purposes; effective settings with their source;
- * counters; what stepped down: list of {what, why}; the measured memory report. NULL: no memory. */
+ * counters; what stepped down: list of {what, why}; live bytes of large buffers by purpose. NULL: no memory. */
 char *sluice_engine_plan_json(const struct sluice_engine *engine);
 char *sluice_engine_settings_json(const struct sluice_engine *engine);
 char *sluice_engine_counters_json(const struct sluice_engine *engine);
 char *sluice_engine_steps_down_json(const struct sluice_engine *engine);
+char *sluice_engine_memory_json(const struct sluice_engine *engine);
 /* Value of a counter by name; 0 if there is none. */
 uint64_t sluice_engine_counter(const struct sluice_engine *engine, const char *name);
 
 /* ---- session ---- */
 
-/* Called while a step runs, in row order; pointers die on return. All may be NULL. `position` is absolute. */
+/* Called while a step runs, in row order; pointers die on return. All may be NULL. `position` is absolute. Rows of a step
+ * that fails later may have been shown; on_token alone says that a row has entered the timeline. */
 struct sluice_session_hooks {
     void (*on_token)(void *ctx, uint32_t position, int32_t token);                     /* a row enters the timeline */
     void (*on_hidden)(void *ctx, uint32_t layer, uint32_t position, const float *x);   /* [hidden] residual after layer */

@@ -16,7 +16,7 @@ enum {
     MAX_VOCAB = 1 << 24,
     MAX_HIDDEN = 65536,
     MAX_LAYERS = 1024,
-    MAX_MTP_LAYERS = 16,
+    MAX_MTP_LAYERS = 1, /* no model of the family has more, and src/run evaluates one */
     MAX_HEADS = 1024,
     MAX_LORA = 65536,
     MAX_HEAD_DIM = 4096,

@@ -57,7 +57,7 @@ static void sizes_worker(const struct shape *s, const struct scratch_request *r,
 {
     size_t f = sizeof(float), head = ((size_t)s->nope + s->v_head) * s->kv_lora;
     z->worker_cols = max_u32(max_u32(s->hidden, s->expert_width), max_u32(s->kv_lora, s->nope));
-    z->panel_floats = (size_t)max_u64(PANEL_FLOATS, 8 * (uint64_t)max_u32(z->max_cols, s->vocab ? s->hidden : 0));
+    z->panel_floats = (size_t)max_u64(PANEL_FLOATS, 8 * (uint64_t)max_u32(z->max_cols, s->expert_width));
     z->panel_floats = (size_t)max_u64(z->panel_floats, head);
     z->panel = z->panel_floats * f;
     z->gather = (size_t)MOE_ROW_BLOCK * row_stride(z->worker_cols) * f;

@@ -140,6 +140,20 @@ char *sluice_engine_steps_down_json(const struct sluice_engine *engine)
     return str_take(&s, NULL);
 }
 
+char *sluice_engine_memory_json(const struct sluice_engine *engine)
+{
+    const struct account *a = &engine->engine->account;
+    struct str s = {0};
+    str_puts(&s, "{\"purposes\": {");
+    for (int i = 0; i < PURPOSE_COUNT; i++) {
+        str_puts(&s, i ? ", " : "");
+        json_text(&s, purpose_name((enum purpose)i));
+        str_printf(&s, ": %llu", (unsigned long long)a->bytes[i]);
+    }
+    str_printf(&s, "}, \"total\": %llu, \"huge_pages_advised\": %llu}", (unsigned long long)account_total(a), (unsigned long long)a->huge_bytes);
+    return str_take(&s, NULL);
+}
+
 uint64_t sluice_engine_counter(const struct sluice_engine *engine, const char *name)
 {
     const struct counter *c = counters_find(&engine->engine->counters, name);

@@ -245,6 +245,9 @@ int sluice_sample(struct sluice_sampler *sampler, const struct sluice_session *s
 {
     struct error e = {0};
     const struct session *t = s->session;
+    if (sampler->engine->engine != t->engine) {
+        return api_status(error_set(&e, ERROR_USAGE, "the sampler belongs to another engine than the session"), &e, error);
+    }
     if (!t->logits_valid) {
         return api_status(error_set(&e, ERROR_USAGE, "the session has no logits: feed a token first (after a rollback: refresh)"), &e, error);
     }

@@ -298,7 +298,7 @@ static void hash_ref(XXH3_state_t *h, const struct weight_ref *w)
     XXH3_128bits_update(h, facts, sizeof(facts));
 }
 
-/* Of the shape, the tensor table and the norm weights: tells models of one shape apart without reading every weight. */
+/* Of the shape and its rules, the tensor table and the norm weights: tells models of one shape apart without reading every weight. */
 static int fingerprint(struct engine *g, struct error *e)
 {
     const struct shape *s = g->shape;
@@ -308,7 +308,10 @@ static int fingerprint(struct engine *g, struct error *e)
     }
     XXH3_128bits_reset(h);
     uint32_t dims[] = {s->vocab, s->hidden, s->layers, s->mtp_layers, s->heads, s->kv_lora, s->nope, s->rope, s->v_head, s->experts, s->experts_used};
+    double rules[] = {s->rope_theta, s->yarn, s->yarn_factor, s->yarn_beta_fast, s->yarn_beta_slow, s->yarn_original, s->yarn_truncate, s->rope_magnitude,
+                      s->rope_half_split, s->attn_scale, (double)s->routed_factor, s->groups, s->groups_used, s->score, s->group, s->normalise, (double)s->rms_eps, (double)s->inner_eps};
     XXH3_128bits_update(h, dims, sizeof(dims));
+    XXH3_128bits_update(h, rules, sizeof(rules));
     for (uint32_t l = 0; g->weights && l < shape_all_layers(s); l++) {
         for (uint32_t role = 0; role < ROLE_COUNT; role++) {
             hash_ref(h, &g->weights->layers[l].role[role]);

@@ -96,6 +96,26 @@ static struct act_rows gather(const struct moe_job *j, uint32_t a, uint32_t n, e
     return act;
 }
 
+/* Rows [r0, r1) of a matrix of one expert, for its assignments [begin, end), `block` of them at a time. */
+struct expert_tile {
+    const struct expert_view *view;
+    uint32_t r0, r1, begin, end, block;
+    bool bulk;
+};
+
+/* Tile `task` of matrices of [rows, cols] of all experts of the wave. */
+static struct expert_tile expert_tile(const struct moe_job *j, uint32_t task, uint32_t rows, uint32_t cols)
+{
+    uint32_t tile = scratch_tile_rows(cols), tiles = (uint32_t)ceil_div_u64(rows, tile);
+    struct expert_tile t = {.view = &j->views[task / tiles], .r0 = task % tiles * tile};
+    t.r1 = min_u32(t.r0 + tile, rows);
+    t.begin = j->lists.offset[t.view->key.expert];
+    t.end = j->lists.offset[t.view->key.expert + 1];
+    t.bulk = expert_is_bulk(j, t.end - t.begin);
+    t.block = t.bulk ? MOE_ROW_BLOCK : OPS_MAX_ROWS;
+    return t;
+}
+
 /* gate, up and SwiGLU of one tile of one expert, for all its rows. */
 static void gate_up_task(void *ctx, uint32_t task, uint32_t worker)
 {
@@ -103,23 +123,19 @@ static void gate_up_task(void *ctx, uint32_t task, uint32_t worker)
     const struct engine *g = j->g;
     const struct shape *s = g->shape;
     struct worker_scratch *ws = &g->work.worker[worker];
-    uint32_t rows = scratch_tile_rows(s->hidden), tiles = (uint32_t)ceil_div_u64(s->expert_width, rows);
-    const struct expert_view *v = &j->views[task / tiles];
-    uint32_t r0 = task % tiles * rows, r1 = min_u32(r0 + rows, s->expert_width);
-    uint32_t begin = j->lists.offset[v->key.expert], end = j->lists.offset[v->key.expert + 1];
-    bool bulk = expert_is_bulk(j, end - begin);
-    uint32_t block = bulk ? MOE_ROW_BLOCK : OPS_MAX_ROWS;
-    for (uint32_t a = begin; a < end; a += block) {
-        uint32_t n = min_u32(block, end - a);
-        struct act_rows act = gather(j, a, n, v->gate.format, bulk, ws);
-        product_tile(g, &v->gate, act, n, bulk, r0, r1, ws->tile, 2 * TILE_ROWS, ws);
-        if (v->up.format != v->gate.format) {
-            act = gather(j, a, n, v->up.format, bulk, ws);
+    struct expert_tile t = expert_tile(j, task, s->expert_width, s->hidden);
+    const struct matrix_view *gate = &t.view->gate, *up = &t.view->up;
+    for (uint32_t a = t.begin; a < t.end; a += t.block) {
+        uint32_t n = min_u32(t.block, t.end - a);
+        struct act_rows act = gather(j, a, n, gate->format, t.bulk, ws);
+        product_tile(g, gate, act, n, t.bulk, t.r0, t.r1, ws->tile, 2 * TILE_ROWS, ws);
+        if (up->format != gate->format) {
+            act = gather(j, a, n, up->format, t.bulk, ws);
         }
-        product_tile(g, &v->up, act, n, bulk, r0, r1, ws->tile + TILE_ROWS, 2 * TILE_ROWS, ws);
+        product_tile(g, up, act, n, t.bulk, t.r0, t.r1, ws->tile + TILE_ROWS, 2 * TILE_ROWS, ws);
         for (uint32_t i = 0; i < n; i++) {
-            const float *t = ws->tile + (size_t)i * 2 * TILE_ROWS;
-            g->ops.swiglu(&(struct swiglu_args){.gate = t, .up = t + TILE_ROWS, .y = g->work.expert_mid + (a + i) * j->mid->stride + r0, .n = r1 - r0});
+            const float *y = ws->tile + (size_t)i * 2 * TILE_ROWS;
+            g->ops.swiglu(&(struct swiglu_args){.gate = y, .up = y + TILE_ROWS, .y = g->work.expert_mid + (a + i) * j->mid->stride + t.r0, .n = t.r1 - t.r0});
         }
     }
 }
@@ -131,18 +147,14 @@ static void down_task(void *ctx, uint32_t task, uint32_t worker)
     const struct engine *g = j->g;
     const struct shape *s = g->shape;
     struct worker_scratch *ws = &g->work.worker[worker];
-    uint32_t rows = scratch_tile_rows(s->expert_width), tiles = (uint32_t)ceil_div_u64(s->hidden, rows);
-    const struct expert_view *v = &j->views[task / tiles];
-    uint32_t r0 = task % tiles * rows, r1 = min_u32(r0 + rows, s->hidden);
-    uint32_t begin = j->lists.offset[v->key.expert], end = j->lists.offset[v->key.expert + 1];
-    bool bulk = expert_is_bulk(j, end - begin);
-    uint32_t block = bulk ? MOE_ROW_BLOCK : OPS_MAX_ROWS;
-    for (uint32_t a = begin; a < end; a += block) {
-        uint32_t n = min_u32(block, end - a);
-        product_tile(g, &v->down, activation_rows(g, j->mid, bulk ? FORMAT_F32 : v->down.format, a), n, bulk, r0, r1, ws->tile, TILE_ROWS, ws);
+    struct expert_tile t = expert_tile(j, task, s->hidden, s->expert_width);
+    const struct matrix_view *down = &t.view->down;
+    for (uint32_t a = t.begin; a < t.end; a += t.block) {
+        uint32_t n = min_u32(t.block, t.end - a);
+        product_tile(g, down, activation_rows(g, j->mid, t.bulk ? FORMAT_F32 : down->format, a), n, t.bulk, t.r0, t.r1, ws->tile, TILE_ROWS, ws);
         for (uint32_t i = 0; i < n; i++) {
             size_t to = (size_t)j->lists.row[a + i] * s->experts_used + j->lists.slot[a + i];
-            memcpy(g->work.expert_out + to * row_stride(s->hidden) + r0, ws->tile + (size_t)i * TILE_ROWS, (r1 - r0) * sizeof(float));
+            memcpy(g->work.expert_out + to * row_stride(s->hidden) + t.r0, ws->tile + (size_t)i * TILE_ROWS, (t.r1 - t.r0) * sizeof(float));
         }
     }
 }
@@ -174,7 +186,7 @@ static int wave_run(struct moe_job *j, struct activation *norm, const struct spa
     const struct shape *s = g->shape;
     for (uint32_t i = 0; i < j->n_views; i++) {
         const struct expert_view *v = &j->views[i];
-        counter_add(g->weight_bytes, 2 * (uint64_t)s->expert_width * v->gate.row_bytes + (uint64_t)s->hidden * v->down.row_bytes);
+        counter_add(g->weight_bytes, (uint64_t)s->expert_width * (v->gate.row_bytes + v->up.row_bytes) + (uint64_t)s->hidden * v->down.row_bytes);
     }
     int r = prepare_norm(j, norm, span, e);
     r = r < 0 ? r : engine_parallel(g, j->n_views * (uint32_t)ceil_div_u64(s->expert_width, scratch_tile_rows(s->hidden)), gate_up_task, j, e);
