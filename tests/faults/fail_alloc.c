@@ -110,7 +110,7 @@ static bool is_boot(const void *p) { return (const unsigned char *)p >= boot.byt
 /* Pointer to the next definition of a name; NULL while it is being looked up. */
 #define REAL(type, name) \
     static type real; \
-    static int looking; \
+    static volatile int looking; /* dlsym is declared as if it never came back here */ \
     if (real == NULL && !looking) { \
         looking = 1; \
         void *symbol = dlsym(RTLD_NEXT, name); \
