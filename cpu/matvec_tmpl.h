@@ -64,14 +64,13 @@ SIMD_INLINE void tile_blocks(const struct matvec_args *a, uint32_t r, uint32_t r
     }
 }
 
+/* With one activation row `rows` weight rows go together and share what is computed from the activations. */
 SIMD_INLINE void matvec_blocks(const struct matvec_args *a, STEP_FUNCTION((*step)), uint32_t step_blocks,
-                               uint32_t elems, uint32_t bytes)
+                               uint32_t elems, uint32_t bytes, uint32_t rows)
 {
     uint32_t r = a->row_begin;
-    if (a->n == 1) { /* two rows share what is computed from the activations */
-        for (; r + 1 < a->row_end; r += 2) {
-            tile_blocks(a, r, 2, 1, step, step_blocks, elems, bytes);
-        }
+    for (; a->n == 1 && r + rows <= a->row_end; r += rows) {
+        tile_blocks(a, r, rows, 1, step, step_blocks, elems, bytes);
     }
     for (; r < a->row_end; r++) {
         tile_blocks(a, r, 1, a->n, step, step_blocks, elems, bytes);

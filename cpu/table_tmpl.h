@@ -14,9 +14,12 @@
     static void matvec_t_##name(const struct matvec_t_args *a) { matvec_t_pieces(a, piece_##name); }                 \
     static void dequantise_##name(const struct dequantise_args *a) { dequantise_pieces(a, piece_##name); }
 
-/* A format of blocks, `blocks` of which make a step. */
-#define BLOCK_OPS(name, blocks, elems, bytes)                                                                        \
-    static void matvec_##name(const struct matvec_args *a) { matvec_blocks(a, step_##name, blocks, elems, bytes); }  \
+/* A format of blocks, `blocks` of which make a step; see matvec_blocks for `rows`. */
+#define BLOCK_OPS(name, blocks, elems, bytes, rows)                                                                  \
+    static void matvec_##name(const struct matvec_args *a)                                                           \
+    {                                                                                                                \
+        matvec_blocks(a, step_##name, blocks, elems, bytes, rows);                                                   \
+    }                                                                                                                \
     static void matvec_f32_##name(const struct matvec_args *a) { matvec_pieces(a, piece_##name); }                   \
     DEQUANTISED_OPS(name)
 
@@ -24,26 +27,26 @@ DEQUANTISED_OPS(f32)
 DEQUANTISED_OPS(f16)
 DEQUANTISED_OPS(bf16)
 DEQUANTISED_OPS(f8_e4m3)
-BLOCK_OPS(q8_0, BLOCKS_PER_STEP, 32, 34)
-BLOCK_OPS(q4_0, BLOCKS_PER_STEP, 32, 18)
-BLOCK_OPS(q4_1, BLOCKS_PER_STEP, 32, 20)
-BLOCK_OPS(q5_0, BLOCKS_PER_STEP, 32, 22)
-BLOCK_OPS(q5_1, BLOCKS_PER_STEP, 32, 24)
-BLOCK_OPS(iq4_nl, BLOCKS_PER_STEP, 32, 18)
-BLOCK_OPS(mxfp4, BLOCKS_PER_STEP, 32, 17)
-BLOCK_OPS(q2_k, 1, 256, 84)
-BLOCK_OPS(q3_k, 1, 256, 110)
-BLOCK_OPS(q4_k, 1, 256, 144)
-BLOCK_OPS(q5_k, 1, 256, 176)
-BLOCK_OPS(q6_k, 1, 256, 210)
-BLOCK_OPS(iq4_xs, 1, 256, 136)
-BLOCK_OPS(iq1_s, 1, 256, 50)
-BLOCK_OPS(iq1_m, 1, 256, 56)
-BLOCK_OPS(iq2_xxs, 1, 256, 66)
-BLOCK_OPS(iq2_xs, 1, 256, 74)
-BLOCK_OPS(iq2_s, 1, 256, 82)
-BLOCK_OPS(iq3_xxs, 1, 256, 98)
-BLOCK_OPS(iq3_s, 1, 256, 110)
+BLOCK_OPS(q8_0, BLOCKS_PER_STEP, 32, 34, 2)
+BLOCK_OPS(q4_0, BLOCKS_PER_STEP, 32, 18, 2)
+BLOCK_OPS(q4_1, BLOCKS_PER_STEP, 32, 20, 2)
+BLOCK_OPS(q5_0, BLOCKS_PER_STEP, 32, 22, 2)
+BLOCK_OPS(q5_1, BLOCKS_PER_STEP, 32, 24, 2)
+BLOCK_OPS(iq4_nl, BLOCKS_PER_STEP, 32, 18, 2)
+BLOCK_OPS(mxfp4, BLOCKS_PER_STEP, 32, 17, 2)
+BLOCK_OPS(q2_k, 1, 256, 84, 2)
+BLOCK_OPS(q3_k, 1, 256, 110, 2)
+BLOCK_OPS(q4_k, 1, 256, 144, 2)
+BLOCK_OPS(q5_k, 1, 256, 176, 2)
+BLOCK_OPS(q6_k, 1, 256, 210, 2)
+BLOCK_OPS(iq4_xs, 1, 256, 136, 2)
+BLOCK_OPS(iq1_s, 1, 256, 50, 1)
+BLOCK_OPS(iq1_m, 1, 256, 56, 1)
+BLOCK_OPS(iq2_xxs, 1, 256, 66, 1)
+BLOCK_OPS(iq2_xs, 1, 256, 74, 1)
+BLOCK_OPS(iq2_s, 1, 256, 82, 1)
+BLOCK_OPS(iq3_xxs, 1, 256, 98, 1)
+BLOCK_OPS(iq3_s, 1, 256, 110, 1)
 
 /* Float formats meet float activations in both slots. */
 #define SET_FORMAT(ops, format, name, f32_name)                                                                      \
