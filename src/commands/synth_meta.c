@@ -79,9 +79,7 @@ static void write_experts(struct gguf_writer *w, const struct shape *s)
     put_u32(w, "expert_gating_func", s->score == ROUTER_SIGMOID ? 2 : 1);
     put_u32(w, "expert_group_count", s->groups);
     put_u32(w, "expert_group_used_count", s->groups_used);
-    if (s->normalise) {
-        gguf_writer_integer(w, "deepseek2.expert_weights_norm", GGUF_BOOL, 1);
-    }
+    gguf_writer_integer(w, "deepseek2.expert_weights_norm", GGUF_BOOL, s->normalise);
 }
 
 /* ---- tokenizer ---- */
