@@ -70,6 +70,16 @@ def reference():
 
 # ---- usage ----
 
+def test_score_reads_a_file():
+    text = "It was a truth, and\nthe LORD said unto him:\n"
+    given = sluice_json("score", "-m", DEMO, "--text", text, "--json")
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as f:
+        f.write(text)
+        f.flush()
+        assert sluice_json("score", "-m", DEMO, "-f", f.name, "--json") == given
+    assert sluice_json("score", "-m", DEMO, "-f", "-", "--json", stdin=text.encode()) == given
+
+
 def test_no_arguments():
     run = sluice(status=2)
     assert run.stdout == b"" and b"usage: sluice" in run.stderr

@@ -15,7 +15,7 @@
 #include "src/cli/timeline.h"
 
 struct score_args {
-    const char *tokens, *tokens_file, *text, *dump;
+    const char *tokens, *tokens_file, *text, *file, *dump;
     bool json;
     struct verbosity verbosity;
 };
@@ -24,6 +24,7 @@ struct score_args {
  * layer's ids and weights, then mtp.logits. */
 struct score {
     struct ids tokens;
+    struct str text; /* --text or the file of -f */
     double *logprobs; /* [tokens.n], [0] unused */
     struct sluice_model_info info;
     struct dump *dump; /* NULL: none */
@@ -180,13 +181,13 @@ static int read_tokens_file(struct cli *c, const char *path, struct ids *out, st
     return r;
 }
 
-static int take_text(struct score *s, const struct sluice_engine *engine, const char *text, struct sluice_error *e)
+static int take_text(struct score *s, const struct sluice_engine *engine, struct sluice_error *e)
 {
     const struct sluice_tokenizer *t = sluice_engine_tokenizer(engine);
     if (t == NULL) {
-        return cli_fail(e, SLUICE_USAGE, "--text: the model has no tokenizer; give ids with --tokens");
+        return cli_fail(e, SLUICE_USAGE, "--text, -f: the model has no tokenizer; give ids with --tokens");
     }
-    return prompt_text_ids(t, text, strlen(text), true, &s->tokens, e);
+    return prompt_text_ids(t, s->text.data, s->text.len, true, &s->tokens, e);
 }
 
 static int check_tokens(const struct score *s, struct sluice_error *e)
@@ -204,16 +205,21 @@ static int check_tokens(const struct score *s, struct sluice_error *e)
 
 static int score_with(struct cli *c, const struct score_args *a, const struct sluice_options *options, struct score *s, struct sluice_error *e)
 {
-    if ((a->tokens != NULL) + (a->tokens_file != NULL) + (a->text != NULL) != 1) {
-        return cli_fail(e, SLUICE_USAGE, "nothing to score, or too much; give one of --tokens, --tokens-file and --text");
+    if ((a->tokens != NULL) + (a->tokens_file != NULL) + (a->text != NULL) + (a->file != NULL) != 1) {
+        return cli_fail(e, SLUICE_USAGE, "nothing to score, or too much; give one of --tokens, --tokens-file, --text and -f");
     }
     struct sluice_engine *engine = NULL;
     int r = a->tokens != NULL ? ids_parse(a->tokens, "--tokens", &s->tokens, e) : SLUICE_OK;
     r = r != SLUICE_OK || a->tokens_file == NULL ? r : read_tokens_file(c, a->tokens_file, &s->tokens, e);
+    r = r != SLUICE_OK || a->file == NULL ? r : input_read(&c->signals, a->file, &s->text, e);
+    str_puts(&s->text, a->text != NULL ? a->text : "");
+    if (r == SLUICE_OK && s->text.failed) {
+        r = cli_fail(e, SLUICE_FAILED, "out of memory");
+    }
     r = r != SLUICE_OK ? r : cli_open(c, options, &engine, e);
     if (r == SLUICE_OK) {
         sluice_engine_info(engine, &s->info);
-        r = a->text != NULL ? take_text(s, engine, a->text, e) : SLUICE_OK;
+        r = a->text != NULL || a->file != NULL ? take_text(s, engine, e) : SLUICE_OK;
     }
     r = r != SLUICE_OK ? r : check_tokens(s, e);
     if (r == SLUICE_OK) {
@@ -236,12 +242,13 @@ static int parse_and_score(struct cli *c, int argc, char **argv, struct sluice_o
         { "--tokens", NULL, ARG_TEXT, "LIST", "ids, 5,17,23; nothing is added", &a.tokens, NULL },
         { "--tokens-file", NULL, ARG_TEXT, "FILE", "ids as one JSON list", &a.tokens_file, NULL },
         { "--text", NULL, ARG_TEXT, "TEXT", "text; starts with the begin token if the model has it so", &a.text, NULL },
+        { "--file", "-f", ARG_TEXT, "FILE", "text from a file (-: stdin), as it is", &a.file, NULL },
         { "--dump", NULL, ARG_TEXT, "FILE", "logits, hidden states and routing as safetensors", &a.dump, NULL },
         { "--json", NULL, ARG_SWITCH, NULL, "tokens and their log-probabilities as JSON", &a.json, NULL },
         VERBOSITY_ARGS(&a.verbosity),
     };
     const struct args_spec spec = {
-        .command = "score", .usage = "-m PATH (--tokens LIST | --tokens-file FILE | --text TEXT) [flags]",
+        .command = "score", .usage = "-m PATH (--tokens LIST | --tokens-file FILE | --text TEXT | -f FILE) [flags]",
         .summary = "How likely the model finds a given text: log-probabilities (natural log), perplexity, routing.",
         .examples = "  sluice score -m models/demo --text \"It is a truth universally acknowledged\"\n"
                     "  sluice score -m models/demo --tokens 0,2563,339 --dump out.safetensors --json\n",
@@ -254,6 +261,7 @@ static int parse_and_score(struct cli *c, int argc, char **argv, struct sluice_o
         r = score_with(c, &a, options, &s, e);
     }
     ids_deinit(&s.tokens);
+    str_deinit(&s.text);
     free(s.logprobs);
     return r;
 }
