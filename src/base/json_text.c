@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns: JSON text to a jansson tree, with this project's error codes. Must not know: what the text says.
+/* Owns: JSON text to a jansson tree and back, with this project's error codes. Must not know: what the text says.
  *
  * jansson keeps the token it reads in one growing buffer and goes on when growing fails: a character is lost, or an assertion
  * ends the process. So the text is parsed as the second element of a list whose first is a string longer than any of its
@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/intmath.h"
@@ -95,4 +96,16 @@ int json_text_parse(const char *text, size_t len, size_t flags, json_t **ret, st
     }
     json_decref(list);
     return r;
+}
+
+/* Here too jansson goes on with a piece less when its buffer cannot grow. */
+char *json_text_print(const json_t *value, size_t flags)
+{
+    errno = 0;
+    char *text = json_dumps(value, flags);
+    if (errno == ENOMEM) {
+        free(text);
+        text = NULL;
+    }
+    return text;
 }

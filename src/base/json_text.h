@@ -12,4 +12,7 @@
 /* flags: jansson's. The caller decrefs the tree. The message has no file name. */
 int json_text_parse(const char *text, size_t len, size_t flags, json_t **ret, struct error *e);
 
+/* Text of a value, to be freed; NULL: no memory. */
+char *json_text_print(const json_t *value, size_t flags);
+
 #endif

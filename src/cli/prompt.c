@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/json_text.h"
 #include "src/cli/term.h"
 
 int prompt_is_chat(const struct sluice_tokenizer *t, const struct prompt_options *o, bool *ret_chat, struct sluice_error *e)
@@ -33,9 +34,10 @@ int prompt_add_message(json_t *messages, const char *role, const char *text, siz
     str_printf(&s, "{\"role\":\"%s\",\"content\":", role);
     str_json(&s, text, len);
     str_puts(&s, "}");
-    json_t *message = s.failed ? NULL : json_loadb(s.data, s.len, JSON_ALLOW_NUL, NULL);
+    json_t *message = NULL;
+    bool failed = s.failed || json_text_parse(s.data, s.len, JSON_ALLOW_NUL, &message, NULL) < 0;
     str_deinit(&s);
-    if (message == NULL || json_array_append_new(messages, message) != 0) {
+    if (failed || json_array_append_new(messages, message) != 0) {
         return cli_fail(e, SLUICE_FAILED, "out of memory: message of %zu bytes", len);
     }
     return SLUICE_OK;
@@ -43,7 +45,7 @@ int prompt_add_message(json_t *messages, const char *role, const char *text, siz
 
 int prompt_chat_ids(const struct sluice_tokenizer *t, const struct prompt_options *o, const json_t *messages, struct ids *out, struct sluice_error *e)
 {
-    char *list = json_dumps(messages, JSON_COMPACT);
+    char *list = json_text_print(messages, JSON_COMPACT);
     if (list == NULL) {
         return cli_fail(e, SLUICE_FAILED, "out of memory");
     }

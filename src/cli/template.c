@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/json_text.h"
 #include "src/base/str.h"
 #include "src/cli/cli.h"
 #include "src/cli/input.h"
@@ -16,7 +17,7 @@ struct template_args {
 /* Appends the text of one request, or null with the reason on stderr. Only a missing or unknown template fails. */
 static int render(struct cli *c, const struct sluice_tokenizer *t, const char *layout, const json_t *request, size_t index, struct str *out, struct sluice_error *e)
 {
-    char *json = json_dumps(request, JSON_ENCODE_ANY | JSON_COMPACT), *text = NULL;
+    char *json = json_text_print(request, JSON_ENCODE_ANY | JSON_COMPACT), *text = NULL;
     if (json == NULL) {
         return cli_fail(e, SLUICE_FAILED, "out of memory");
     }

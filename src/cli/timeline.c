@@ -8,12 +8,16 @@
 #include <unistd.h>
 
 #include "src/base/clock.h"
+#include "src/base/json_text.h"
 
 /* The engine's settings are {"NAME": {"value": TEXT, ...}, ...}. */
 static enum reuse reuse_of(const struct sluice_engine *engine)
 {
     char *text = sluice_engine_settings_json(engine);
-    json_t *root = text != NULL ? json_loads(text, 0, NULL) : NULL;
+    json_t *root = NULL;
+    if (text != NULL) {
+        json_text_parse(text, strlen(text), 0, &root, NULL);
+    }
     const char *value = json_string_value(json_object_get(json_object_get(root, "reuse"), "value"));
     enum reuse r = value == NULL || strcmp(value, "all") == 0 ? REUSE_ALL : strcmp(value, "aligned") == 0 ? REUSE_ALIGNED : REUSE_OFF;
     json_decref(root);

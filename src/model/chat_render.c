@@ -96,7 +96,7 @@ static void untrusted_json(struct render *r, const json_t *v)
         put(r, false, json_string_value(v), json_string_length(v));
         return;
     }
-    char *text = json_dumps(v, JSON_ENCODE_ANY);
+    char *text = json_text_print(v, JSON_ENCODE_ANY);
     if (!text) {
         fail_nomem(r);
         return;

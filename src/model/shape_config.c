@@ -47,7 +47,7 @@ static void refuse_value(struct shape_reader *r, const char *key, const json_t *
     if (r->code != 0) {
         return;
     }
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII);
+    char *text = json_text_print(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII);
     r->code = error_set(r->e, ERROR_FORMAT, "%s: %s is %.60s, expected %s; this model cannot be run as it is described", r->where,
                         key, text != NULL ? text : "?", expected);
     free(text);
