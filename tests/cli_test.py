@@ -72,12 +72,16 @@ def reference():
 
 def test_score_reads_a_file():
     text = "It was a truth, and\nthe LORD said unto him:\n"
-    given = sluice_json("score", "-m", DEMO, "--text", text, "--json")
+    def scored(*args, **options):
+        out = sluice_json("score", "-m", DEMO, *args, "--json", **options)
+        return out["tokens"], out["logprobs"]
+
+    given = scored("--text", text)
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as f:
         f.write(text)
         f.flush()
-        assert sluice_json("score", "-m", DEMO, "-f", f.name, "--json") == given
-    assert sluice_json("score", "-m", DEMO, "-f", "-", "--json", stdin=text.encode()) == given
+        assert scored("-f", f.name) == given
+    assert scored("-f", "-", stdin=text.encode()) == given
 
 
 def test_no_arguments():
@@ -560,6 +564,23 @@ def test_interactive_text():
         with open(os.path.join(d, "sluice", "history"), encoding="utf-8") as f:
             assert "truth" in f.read()
         assert os.stat(os.path.join(d, "sluice", "history")).st_mode & 0o77 == 0
+
+
+def test_chat_save_leaves_foreign_files():
+    with tempfile.TemporaryDirectory() as d:
+        path = os.path.join(d, "talk")
+        with open(path + ".json", "w", encoding="utf-8") as f:
+            f.write("[1]")
+        t = Terminal("run", "-m", CHAT, "-n", "8", "--temp", "0", state=d)
+        t.expect(">>> ")
+        t.send("hello there\n")
+        t.expect("\n>>> ")
+        t.send("/save " + path + "\n")
+        t.expect("choose another name")
+        t.send("/quit\n")
+        assert t.wait() == 0
+        with open(path + ".json", encoding="utf-8") as f:
+            assert f.read() == "[1]"
 
 
 def test_interactive_chat_keeps_its_timeline():

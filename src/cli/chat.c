@@ -136,9 +136,23 @@ static int save_messages(const struct chat *h, const char *path, struct sluice_e
     return r;
 }
 
+/* FILE.json is replaced only beside its FILE: a file of that name that somebody else wrote stays. */
+static int check_messages_file(const char *path, struct sluice_error *e)
+{
+    char *name = messages_path(path);
+    if (name == NULL) {
+        return cli_fail(e, SLUICE_FAILED, "out of memory");
+    }
+    bool foreign = access(path, F_OK) < 0 && access(name, F_OK) == 0;
+    int r = foreign ? cli_fail(e, SLUICE_USAGE, "%s: is there, but no session %s beside it; choose another name", name, path) : SLUICE_OK;
+    free(name);
+    return r;
+}
+
 static int save(struct chat *h, const char *path, struct sluice_error *e)
 {
-    int r = sluice_session_save(h->timeline.session, path, e);
+    int r = h->is_chat ? check_messages_file(path, e) : SLUICE_OK;
+    r = r != SLUICE_OK ? r : sluice_session_save(h->timeline.session, path, e);
     return r == SLUICE_OK && h->is_chat ? save_messages(h, path, e) : r;
 }
 

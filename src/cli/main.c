@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "src/base/str.h"
 #include "src/cli/cli.h"
@@ -111,6 +113,17 @@ static void fill_standard_files(void)
     }
 }
 
+/* OpenBLAS starts an idle thread before main. Where the address space is limited that thread may retry an allocation for
+ * ever, and the library's destructor would wait for it. */
+static void leave(int status)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+        fflush(NULL);
+        _exit(status);
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct cli c;
@@ -126,5 +139,6 @@ int main(int argc, char **argv)
         status = term_refuse(&c.term, SLUICE_FAILED, "cannot write to stdout: %s", errno != 0 ? strerror(errno) : "some output was lost");
     }
     term_deinit(&c.term);
+    leave(status);
     return status;
 }

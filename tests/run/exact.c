@@ -40,7 +40,9 @@ static void threads_and_chunks(const char *model, struct recording *exact, struc
     check(exact, plain(model, "2", "3", "auto"), "-ub 3");
     check(exact, plain(model, "2", "8", "scalar"), "scalar kernels");
     check(bulk, plain(model, "2", "64", "auto"), "2 threads, bulk chunks");
-    check(bulk, plain(model, "4", "64", "auto"), "4 threads, bulk chunks");
+    for (int i = 0; i < 8; i++) { /* a race in a library shows in some runs only */
+        check(bulk, plain(model, "4", "64", "auto"), "4 threads, bulk chunks");
+    }
 }
 
 /* One step over feeds; fails the test on any error. */
