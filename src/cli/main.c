@@ -124,20 +124,26 @@ static void leave(int status)
     }
 }
 
+static int main_status(struct cli *c, int argc, char **argv)
+{
+    int r = signals_start(&c->signals);
+    if (r < 0) {
+        return term_refuse(&c->term, SLUICE_FAILED, "cannot take signals: %s", strerror(-r));
+    }
+    int status = run_main(c, argc, argv);
+    errno = 0;
+    if ((fflush(stdout) != 0 || ferror(stdout)) && status == SLUICE_OK) {
+        status = term_refuse(&c->term, SLUICE_FAILED, "cannot write to stdout: %s", errno != 0 ? strerror(errno) : "some output was lost");
+    }
+    return status;
+}
+
 int main(int argc, char **argv)
 {
     struct cli c;
     fill_standard_files();
     term_init(&c.term);
-    int r = signals_start(&c.signals);
-    if (r < 0) {
-        return term_refuse(&c.term, SLUICE_FAILED, "cannot take signals: %s", strerror(-r));
-    }
-    int status = run_main(&c, argc, argv);
-    errno = 0;
-    if ((fflush(stdout) != 0 || ferror(stdout)) && status == SLUICE_OK) {
-        status = term_refuse(&c.term, SLUICE_FAILED, "cannot write to stdout: %s", errno != 0 ? strerror(errno) : "some output was lost");
-    }
+    int status = main_status(&c, argc, argv);
     term_deinit(&c.term);
     leave(status);
     return status;
