@@ -31,6 +31,10 @@ enum cpu_isa cpu_isa_best(const struct cpu_flags *flags);
 /* Fills the table C-first and overwrites it weakest to strongest up to `isa`; the caller has checked cpu_isa_runs. */
 void cpu_ops_init(struct ops *ret_ops, enum cpu_isa isa, const struct cpu_flags *flags);
 
+/* To be called once, before `callers` threads use ops.gemm at the same time. Maps 128 MiB of address space for each, of which
+ * only what a product touches becomes memory. */
+void cpu_gemm_prepare(uint32_t callers);
+
 /* Sets round-to-nearest with FTZ and DAZ off in the calling thread; numerics.md. Called by every worker. */
 void cpu_float_mode_set(void);
 /* True if the calling thread is in that mode. */

@@ -181,6 +181,10 @@ int plan_make(const struct plan_input *in, struct plan *ret, struct error *e)
     if (in->ram_setting > 0) {
         m.limit[LIMIT_SETTING] = in->ram_setting;
     }
+    if (m.limit[LIMIT_ADDRESS_SPACE] > 0 && in->ubatch > OPS_MAX_ROWS) {
+        uint64_t mapped = times(max_u32(in->threads, 1), PLAN_GEMM_ADDRESSES);
+        m.limit[LIMIT_ADDRESS_SPACE] = max_u64(m.limit[LIMIT_ADDRESS_SPACE] - min_u64(m.limit[LIMIT_ADDRESS_SPACE], mapped), 1);
+    }
     struct plan p = {0};
     p.limit = machine_memory(&m, &p.binding);
     p.kv_token_bytes = times(shape_all_layers(s), kv_row_bytes(in->kv, s->kv_lora, s->rope));
@@ -204,6 +208,10 @@ int plan_make(const struct plan_input *in, struct plan *ret, struct error *e)
         r = refuse_context(in, &p, e);
     } else if ((r = check_expert_ram(in, &p, e)) == 0 && !p.fits) {
         r = refuse_total(in, &p, e);
+        if (p.binding == LIMIT_ADDRESS_SPACE && in->ubatch > OPS_MAX_ROWS && e != NULL) {
+            r = error_set(e, r, "%s; OpenBLAS maps %u MiB of addresses for each of %u threads, taken from this limit already: -ub 8 needs none",
+                          e->text, PLAN_GEMM_ADDRESSES >> 20, max_u32(in->threads, 1));
+        }
     }
     *ret = p;
     return r;

@@ -21,6 +21,7 @@ enum {
     PLAN_OPEN_STEPS = 2,               /* steps that may be open at once */
     PLAN_STAGING_BYTES = 16 << 20,     /* reads in flight while loading, page cache included */
     PLAN_PROGRAM_BYTES = 24 << 20,     /* code, libraries, small objects: 14 MiB measured before a model is opened */
+    PLAN_GEMM_ADDRESSES = 128 << 20,   /* address space, not memory, that OpenBLAS maps for a thread (cpu_gemm_prepare) */
     PLAN_THREAD_BYTES = 1 << 20,       /* touched stack and library buffers of one thread */
 };
 

@@ -201,6 +201,9 @@ static int open_pool(struct engine *g, uint32_t threads, const struct topology *
     } else if (threads > t->cores) {
         engine_step_down(g, "pinning", "%u threads on %u cores: not pinned", threads, t->cores);
     }
+    if (g->settings.ubatch > OPS_MAX_ROWS) { /* otherwise no row is bulk */
+        cpu_gemm_prepare(threads);
+    }
     int r = pool_create(&o, &g->pool, e);
     if (r == 0 && pool_unpinned(g->pool) > 0) {
         engine_step_down(g, "pinning", "refused for %u of %u threads by the system", pool_unpinned(g->pool), threads);
