@@ -292,6 +292,8 @@ static int open_weights(struct engine *g, const struct engine_hooks *hooks, stru
     reader_destroy(loader.reader);
     g->load_bytes = loader.done;
     g->load_seconds = clock_seconds_since(&g->clock, start);
+    char text[24];
+    log_print(&g->log, LOG_INFO, "loaded %s in %.2f s: %.2f GB/s", format_bytes(text, g->load_bytes), g->load_seconds, 1e-9 * (double)g->load_bytes / (g->load_seconds > 0 ? g->load_seconds : 1));
     return r;
 }
 
