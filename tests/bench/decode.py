@@ -54,10 +54,10 @@ def main():
     ap.add_argument("--samples", type=int, default=3)
     ap.add_argument("--type", default="q4_k")
     a = ap.parse_args()
-    with tempfile.TemporaryDirectory(dir=os.environ.get("SLUICE_BENCH_DIR") or ".") as d:
+    with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_DIR") or ".") as d:
         model = os.path.join(d, "v3.gguf")
-        run(a.binary, "synth", "--shape", "v3", "--dense", "1", "--moe", "1", "--experts", "32", "--type", a.type, "-o", model)
-        print(f"V3 shape, 1 dense + 1 MoE layer, 32 experts, {a.type}: {os.path.getsize(model) * 1e-9:.2f} GB, {THREADS} threads")
+        run(a.binary, "synth", "--shape", "v3", "--dense", "1", "--moe", "1", "--experts", "8", "--type", a.type, "-o", model)
+        print(f"V3 shape, 1 dense + 1 MoE layer, 8 experts, {a.type}: {os.path.getsize(model) * 1e-9:.2f} GB, {THREADS} threads")
         ceilings, rates, loads, disks = [], [], [], []
         for _ in range(a.samples):
             ceilings.append(float(run(a.ceiling, str(THREADS))[0]))
