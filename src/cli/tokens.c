@@ -60,8 +60,19 @@ static int tokenize_one(const struct sluice_tokenizer *t, const char *text, size
     return r;
 }
 
-static int tokenize_batch(struct cli *c, const struct sluice_tokenizer *t, const char *path, unsigned flags, struct str *out, struct sluice_error *e)
+static unsigned token_flags(const struct token_args *a)
 {
+    return (a->no_special ? 0 : SLUICE_SPECIAL) | (a->bos ? SLUICE_BOS : 0);
+}
+
+static int tokenize_text(const struct sluice_tokenizer *t, const struct token_args *a, const struct str *text, struct str *out, struct sluice_error *e)
+{
+    return tokenize_one(t, text->data != NULL ? text->data : "", text->len, token_flags(a), out, e);
+}
+
+static int tokenize_batch(struct cli *c, const struct sluice_tokenizer *t, const struct token_args *a, struct str *out, struct sluice_error *e)
+{
+    const char *path = a->batch;
     json_t *root = NULL;
     int r = input_json(&c->signals, path, &root, e);
     if (r != SLUICE_OK) {
@@ -79,12 +90,43 @@ static int tokenize_batch(struct cli *c, const struct sluice_tokenizer *t, const
             r = cli_fail(e, SLUICE_INTERRUPTED, "interrupted");
         } else {
             str_puts(out, i == 0 ? "" : ",\n ");
-            r = tokenize_one(t, json_string_value(item), json_string_length(item), flags, out, e);
+            r = tokenize_one(t, json_string_value(item), json_string_length(item), token_flags(a), out, e);
         }
     }
     str_puts(out, "]");
     json_decref(root);
     return r;
+}
+
+/* What differs between the two commands: one text, and a batch file. */
+struct token_job {
+    int (*text)(const struct sluice_tokenizer *t, const struct token_args *a, const struct str *text, struct str *out, struct sluice_error *e);
+    int (*batch)(struct cli *c, const struct sluice_tokenizer *t, const struct token_args *a, struct str *out, struct sluice_error *e);
+};
+
+static int run_tokens(struct cli *c, int argc, char **argv, const struct args_spec *spec, struct token_args *a, const struct token_job *job)
+{
+    struct sluice_error e = { 0 };
+    struct sluice_tokenizer *t = NULL;
+    struct str text = { 0 }, out = { 0 };
+    bool help;
+    int r = args_parse(spec, argc, argv, NULL, &help, &e);
+    if (r != SLUICE_OK || help) {
+        return r == SLUICE_OK ? r : term_fail(&c->term, &e);
+    }
+    cli_set_verbosity(c, &a->verbosity);
+    r = a->batch != NULL && (a->text != NULL || a->file != NULL) ? cli_fail(&e, SLUICE_USAGE, "both --batch and an argument or -f; give one of them") : open_tokenizer(a, &t, &e);
+    if (r == SLUICE_OK && a->batch != NULL) {
+        r = job->batch(c, t, a, &out, &e);
+    } else if (r == SLUICE_OK) {
+        r = read_single(c, a, &text, &e);
+        r = r != SLUICE_OK ? r : job->text(t, a, &text, &out, &e);
+    }
+    r = r != SLUICE_OK ? r : put_line(&out, &e);
+    str_deinit(&text);
+    str_deinit(&out);
+    sluice_tokenizer_close(t);
+    return r == SLUICE_OK ? r : term_fail(&c->term, &e);
 }
 
 int cli_tokenize(struct cli *c, int argc, char **argv)
@@ -104,32 +146,13 @@ int cli_tokenize(struct cli *c, int argc, char **argv)
         .examples = "  sluice tokenize -m models/demo \"It is a truth\"\n  sluice tokenize -m models/demo --batch texts.json\n",
         .args = args, .n = ARRAY_LEN(args), .positional = &a.text,
     };
-    struct sluice_error e = { 0 };
-    struct sluice_tokenizer *t = NULL;
-    struct str text = { 0 }, out = { 0 };
-    bool help;
-    int r = args_parse(&spec, argc, argv, NULL, &help, &e);
-    if (r != SLUICE_OK || help) {
-        return r == SLUICE_OK ? r : term_fail(&c->term, &e);
-    }
-    cli_set_verbosity(c, &a.verbosity);
-    unsigned flags = (a.no_special ? 0 : SLUICE_SPECIAL) | (a.bos ? SLUICE_BOS : 0);
-    r = a.batch != NULL && (a.text != NULL || a.file != NULL) ? cli_fail(&e, SLUICE_USAGE, "both --batch and a text; give one of them") : open_tokenizer(&a, &t, &e);
-    if (r == SLUICE_OK && a.batch != NULL) {
-        r = tokenize_batch(c, t, a.batch, flags, &out, &e);
-    } else if (r == SLUICE_OK) {
-        r = read_single(c, &a, &text, &e);
-        r = r != SLUICE_OK ? r : tokenize_one(t, text.data != NULL ? text.data : "", text.len, flags, &out, &e);
-    }
-    r = r != SLUICE_OK ? r : put_line(&out, &e);
-    str_deinit(&text);
-    str_deinit(&out);
-    sluice_tokenizer_close(t);
-    return r == SLUICE_OK ? r : term_fail(&c->term, &e);
+    static const struct token_job job = { tokenize_text, tokenize_batch };
+    return run_tokens(c, argc, argv, &spec, &a, &job);
 }
 
-static int detokenize_batch(struct cli *c, const struct sluice_tokenizer *t, const char *path, struct str *out, struct sluice_error *e)
+static int detokenize_batch(struct cli *c, const struct sluice_tokenizer *t, const struct token_args *a, struct str *out, struct sluice_error *e)
 {
+    const char *path = a->batch;
     json_t *root = NULL;
     int r = input_json(&c->signals, path, &root, e);
     if (r != SLUICE_OK) {
@@ -162,12 +185,13 @@ static int detokenize_batch(struct cli *c, const struct sluice_tokenizer *t, con
     return r;
 }
 
-static int detokenize_one(const struct sluice_tokenizer *t, const char *text, struct str *out, struct sluice_error *e)
+static int detokenize_text(const struct sluice_tokenizer *t, const struct token_args *a, const struct str *text, struct str *out, struct sluice_error *e)
 {
+    (void)a;
     struct ids list = { 0 };
     char *bytes = NULL;
     size_t len = 0;
-    int r = ids_parse(text, "list of ids", &list, e);
+    int r = ids_parse(text->data != NULL ? text->data : "", "list of ids", &list, e);
     r = r != SLUICE_OK ? r : sluice_detokenize(t, list.item, list.n, &bytes, &len, e);
     if (r == SLUICE_OK) {
         str_append(out, bytes, len);
@@ -192,25 +216,6 @@ int cli_detokenize(struct cli *c, int argc, char **argv)
         .examples = "  sluice detokenize -m models/demo 265,493,618\n  sluice detokenize -m models/demo --batch ids.json\n",
         .args = args, .n = ARRAY_LEN(args), .positional = &a.text,
     };
-    struct sluice_error e = { 0 };
-    struct sluice_tokenizer *t = NULL;
-    struct str text = { 0 }, out = { 0 };
-    bool help;
-    int r = args_parse(&spec, argc, argv, NULL, &help, &e);
-    if (r != SLUICE_OK || help) {
-        return r == SLUICE_OK ? r : term_fail(&c->term, &e);
-    }
-    cli_set_verbosity(c, &a.verbosity);
-    r = a.batch != NULL && (a.text != NULL || a.file != NULL) ? cli_fail(&e, SLUICE_USAGE, "both --batch and a list; give one of them") : open_tokenizer(&a, &t, &e);
-    if (r == SLUICE_OK && a.batch != NULL) {
-        r = detokenize_batch(c, t, a.batch, &out, &e);
-    } else if (r == SLUICE_OK) {
-        r = read_single(c, &a, &text, &e);
-        r = r != SLUICE_OK ? r : detokenize_one(t, text.data != NULL ? text.data : "", &out, &e);
-    }
-    r = r != SLUICE_OK ? r : put_line(&out, &e);
-    str_deinit(&text);
-    str_deinit(&out);
-    sluice_tokenizer_close(t);
-    return r == SLUICE_OK ? r : term_fail(&c->term, &e);
+    static const struct token_job job = { detokenize_text, detokenize_batch };
+    return run_tokens(c, argc, argv, &spec, &a, &job);
 }
