@@ -2,6 +2,7 @@
 /* Owns: opening and closing an engine (engine.h): bind, plan, refuse or load, in this order. Must not know: arithmetic. */
 #include "src/run/engine.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -191,6 +192,7 @@ static void float_mode(void *ctx, uint32_t worker)
     (void)ctx;
     (void)worker;
     cpu_float_mode_set();
+    assert(cpu_float_mode_ok());
 }
 
 static int open_pool(struct engine *g, uint32_t threads, const struct topology *t, struct error *e)
@@ -285,7 +287,7 @@ static int open_weights(struct engine *g, const struct engine_hooks *hooks, stru
     if (r < 0) {
         return r;
     }
-    loader.total = weights_resident_bytes(g->weights) + weights_expert_bytes(g->weights);
+    loader.total = weights_resident_bytes(g->weights) + weights_expert_bytes(g->weights) + weights_scale_bytes(g->weights);
     r = resident_create(g->weights, &loader, &g->resident, e);
     r = r < 0 ? r : store_create(g->weights, &loader, &g->counters, &g->store, e);
     announce_direct(g, loader.reader);
