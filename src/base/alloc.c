@@ -2,10 +2,12 @@
 /* Owns: mapping and counting of large buffers. Must not know: how large anything should be. */
 #include "src/base/alloc.h"
 
+#include <errno.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "common/intmath.h"
+#include "src/base/numa.h"
 
 enum { HUGE_PAGE = 2 << 20 };
 
@@ -43,9 +45,25 @@ static void *map_huge_aligned(size_t bytes)
     return data;
 }
 
-int buffer_init(struct buffer *b, struct account *account, enum purpose purpose, size_t bytes, struct error *e)
+static void add(uint64_t *to, uint64_t bytes) { __atomic_fetch_add(to, bytes, __ATOMIC_RELAXED); }
+
+static void count(struct account *a, const struct buffer *b, int huge_errno)
 {
-    *b = (struct buffer){ 0 };
+    add(&a->bytes[b->purpose], b->mapped);
+    add(&a->huge_bytes, b->huge ? b->mapped : 0);
+    if (huge_errno != 0) {
+        add(&a->huge_refused, b->mapped);
+        __atomic_store_n(&a->huge_errno, huge_errno, __ATOMIC_RELAXED);
+    }
+    if (b->bind_errno != 0) {
+        add(&a->bind_refused, b->mapped);
+        __atomic_store_n(&a->bind_errno, b->bind_errno, __ATOMIC_RELAXED);
+    }
+}
+
+int buffer_init_node(struct buffer *b, struct account *account, enum purpose purpose, size_t bytes, int node, struct error *e)
+{
+    *b = (struct buffer){ .node = -1 };
     if (bytes == 0) {
         return 0;
     }
@@ -60,14 +78,19 @@ int buffer_init(struct buffer *b, struct account *account, enum purpose purpose,
     if (data == MAP_FAILED) {
         return error_nomem(e, purpose_name(purpose), bytes);
     }
-    bool huge = large && madvise(data, mapped, MADV_HUGEPAGE) == 0;
-    *b = (struct buffer){ .data = data, .bytes = bytes, .mapped = mapped, .purpose = purpose, .huge = huge,
-                          .account = account };
+    int huge_errno = large && madvise(data, mapped, MADV_HUGEPAGE) != 0 ? errno : 0;
+    *b = (struct buffer){ .data = data, .bytes = bytes, .mapped = mapped, .purpose = purpose, .node = node,
+                          .bind_errno = node < 0 ? 0 : -numa_bind_pages(data, mapped, node),
+                          .huge = large && huge_errno == 0, .account = account };
     if (account != NULL) {
-        __atomic_fetch_add(&account->bytes[purpose], mapped, __ATOMIC_RELAXED);
-        __atomic_fetch_add(&account->huge_bytes, huge ? mapped : 0, __ATOMIC_RELAXED);
+        count(account, b, huge_errno);
     }
     return 0;
+}
+
+int buffer_init(struct buffer *b, struct account *account, enum purpose purpose, size_t bytes, struct error *e)
+{
+    return buffer_init_node(b, account, purpose, bytes, -1, e);
 }
 
 void buffer_deinit(struct buffer *b)
@@ -79,7 +102,7 @@ void buffer_deinit(struct buffer *b)
             __atomic_fetch_sub(&b->account->huge_bytes, b->huge ? b->mapped : 0, __ATOMIC_RELAXED);
         }
     }
-    *b = (struct buffer){ 0 };
+    *b = (struct buffer){ .node = -1 };
 }
 
 uint64_t account_total(const struct account *a)

@@ -30,6 +30,8 @@ const char *purpose_name(enum purpose p); /* "resident weights", ... */
 struct account {
     uint64_t bytes[PURPOSE_COUNT];
     uint64_t huge_bytes; /* of them advised for huge pages */
+    uint64_t huge_refused, bind_refused; /* bytes, ever: without the advice, and not bound to the node asked for */
+    int huge_errno, bind_errno; /* why, of the last */
 };
 
 /* One buffer. `data` is 64-byte aligned (2 MiB when large), zeroed by the kernel. */
@@ -38,12 +40,17 @@ struct buffer {
     size_t bytes; /* as asked */
     size_t mapped; /* whole pages; what the account counts */
     enum purpose purpose;
+    int node; /* number of the memory node asked for; below 0: none */
+    int bind_errno; /* 0: bound, or not asked to be */
     bool huge; /* the kernel took the advice */
     struct account *account;
 };
 
-/* bytes == 0 gives data == NULL. On failure *b is all zero. `account` may be NULL. */
+/* bytes == 0 gives data == NULL, as does failure. `account` may be NULL. */
 int buffer_init(struct buffer *b, struct account *account, enum purpose purpose, size_t bytes, struct error *e);
+
+/* The same on one memory node (its number; below 0: anywhere). A refusal is a fact of the buffer and its account, no error. */
+int buffer_init_node(struct buffer *b, struct account *account, enum purpose purpose, size_t bytes, int node, struct error *e);
 void buffer_deinit(struct buffer *b);
 
 uint64_t account_total(const struct account *a);

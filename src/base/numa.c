@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <hwloc.h>
 #include <numa.h>
+#include <numaif.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <string.h>
@@ -98,4 +99,32 @@ int topology_read(struct topology *ret, struct error *e)
         *ret = t;
     }
     return rc;
+}
+
+int numa_bind_pages(void *data, size_t bytes, int node)
+{
+    enum { BITS = 8 * sizeof(unsigned long), MASK_NODES = 1024 };
+    unsigned long mask[MASK_NODES / BITS] = { 0 };
+    if (node < 0 || node >= MASK_NODES) {
+        return -EINVAL;
+    }
+    mask[node / BITS] = 1ul << (node % BITS);
+    return mbind(data, bytes, MPOL_BIND, mask, MASK_NODES + 1, 0) == 0 ? 0 : -errno; /* the kernel reads one bit less */
+}
+
+int numa_pages_where(const void *data, size_t bytes, int *node, uint32_t n)
+{
+    enum { BATCH = 256 };
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = (bytes + page - 1) / page;
+    void *at[BATCH];
+    for (uint32_t done = 0, some = 0; done < n; done += some) {
+        for (some = 0; some < BATCH && done + some < n; some++) {
+            size_t i = (size_t)((double)pages / n * (done + some));
+            at[some] = (char *)(uintptr_t)data + i * page;
+        }
+        if (numa_move_pages(0, some, at, NULL, node + done, 0) != 0) {
+            return errno > 0 ? -errno : -EIO;
+        }
+    }
+    return 0;
 }

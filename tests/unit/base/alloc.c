@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "src/base/alloc.h"
+#include "src/base/numa.h"
 
 static void small_and_large(void **state)
 {
@@ -71,8 +72,42 @@ static void no_huge_pages_is_counted_as_such(void **state)
     fail_madvise(0);
     assert_false(b.huge);
     assert_int_equal(a.huge_bytes, 0);
+    assert_int_equal(a.huge_refused, 4 << 20);
+    assert_int_equal(a.huge_errno, EINVAL);
     buffer_deinit(&b);
     assert_int_equal(account_total(&a), 0);
+}
+
+/* Node 0 is there unless this process may not use it; node 1000 is not. */
+static void bound_to_a_node(void **state)
+{
+    (void)state;
+    static struct topology t;
+    struct account a = { 0 };
+    struct buffer b;
+    assert_int_equal(topology_read(&t, NULL), 0);
+    assert_int_equal(buffer_init_node(&b, &a, PURPOSE_EXPERTS, 3 << 20, t.node_os[0], NULL), 0);
+    if (b.bind_errno == ENOSYS) {
+        print_message("this kernel has no mbind\n");
+        buffer_deinit(&b);
+        return;
+    }
+    assert_int_equal(b.bind_errno, 0);
+    assert_int_equal(b.node, t.node_os[0]);
+    assert_int_equal(a.bind_refused, 0);
+    memset(b.data, 1, 1 << 20);
+    int node[768]; /* every page */
+    assert_int_equal(numa_pages_where(b.data, b.bytes, node, 768), 0);
+    for (int i = 0; i < 768; i++) { /* a huge page reaches beyond what was touched */
+        assert_true(node[i] == t.node_os[0] || (i >= 256 && node[i] < 0));
+    }
+    buffer_deinit(&b);
+    assert_int_equal(buffer_init_node(&b, &a, PURPOSE_EXPERTS, 3 << 20, 1000, NULL), 0);
+    assert_int_equal(b.bind_errno, EINVAL);
+    assert_int_equal(a.bind_refused, 3 << 20);
+    assert_int_equal(a.bind_errno, EINVAL);
+    memset(b.data, 1, b.bytes);
+    buffer_deinit(&b);
 }
 
 static void purposes_have_names(void **state)
@@ -89,7 +124,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_and_large), cmocka_unit_test(empty_and_without_account),
         cmocka_unit_test(failures_leave_nothing), cmocka_unit_test(no_huge_pages_is_counted_as_such),
-        cmocka_unit_test(purposes_have_names),
+        cmocka_unit_test(bound_to_a_node), cmocka_unit_test(purposes_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
