@@ -11,12 +11,17 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/intmath.h"
+
 /* Processors this process may run on, by affinity (hwloc knows the cgroup's cpuset only). */
 static bool affinity_allows(const cpu_set_t *set, unsigned cpu) { return cpu < CPU_SETSIZE && CPU_ISSET(cpu, set); }
 
 static void read_nodes(struct topology *t)
 {
-    struct bitmask *allowed = numa_available() < 0 ? NULL : numa_get_mems_allowed();
+    errno = 0;
+    bool available = numa_available() >= 0;
+    t->nodes_errno = available ? 0 : errno > 0 ? errno : ENOSYS;
+    struct bitmask *allowed = available ? numa_get_mems_allowed() : NULL;
     for (int n = 0; allowed != NULL && n <= numa_max_node() && t->nodes < TOPOLOGY_MAX_NODES; n++) {
         long long free_bytes = 0;
         long long total = numa_bitmask_isbitset(allowed, (unsigned)n) ? numa_node_size64(n, &free_bytes) : 0;
@@ -56,18 +61,20 @@ static int read_cores(struct topology *t, hwloc_topology_t topo, struct error *e
     if (sched_getaffinity(0, sizeof(affinity), &affinity) != 0) {
         memset(&affinity, 0xff, sizeof(affinity)); /* more processors than cpu_set_t holds: take hwloc's word */
     }
+    int here = sched_getcpu();
     /* Some virtual machines show no cores: every processor is one then. */
     hwloc_obj_type_t type = hwloc_get_nbobjs_by_type(topo, HWLOC_OBJ_CORE) > 0 ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
     for (hwloc_obj_t core = NULL; (core = hwloc_get_next_obj_by_type(topo, type, core)) != NULL;) {
-        int cpu = hwloc_bitmap_first(core->cpuset);
-        while (cpu >= 0 && !affinity_allows(&affinity, (unsigned)cpu)) {
-            cpu = hwloc_bitmap_next(core->cpuset, cpu);
+        uint32_t allowed = 0;
+        for (int cpu = hwloc_bitmap_first(core->cpuset); cpu >= 0 && t->cores < TOPOLOGY_MAX_CPUS; cpu = hwloc_bitmap_next(core->cpuset, cpu)) {
+            if (affinity_allows(&affinity, (unsigned)cpu) && allowed++ == 0) {
+                t->core_cpu[t->cores] = cpu;
+                t->core_node[t->cores] = node_index(t, core);
+            }
+            t->here = cpu == here ? node_index(t, core) : t->here;
         }
-        if (cpu >= 0 && t->cores < TOPOLOGY_MAX_CPUS) {
-            t->core_cpu[t->cores] = cpu;
-            t->core_node[t->cores] = node_index(t, core);
-            t->cores++;
-        }
+        t->processors += allowed;
+        t->cores += allowed > 0;
     }
     return t->cores > 0 ? 0 : error_set(e, -ENODEV, "topology: no allowed processor found; check taskset and cpuset");
 }
@@ -91,6 +98,7 @@ int topology_read(struct topology *ret, struct error *e)
         return error_set(e, code, "topology: hwloc cannot read this machine: %s", strerror(-code));
     }
     read_nodes(&t);
+    t.nodes_there = max_u32(t.nodes, (uint32_t)hwloc_get_nbobjs_by_type(topo, HWLOC_OBJ_NUMANODE));
     int rc = read_cores(&t, topo, e);
     t.l2_bytes = cache_bytes(topo, HWLOC_OBJ_L2CACHE);
     t.l3_bytes = cache_bytes(topo, HWLOC_OBJ_L3CACHE);

@@ -15,9 +15,13 @@ struct topology {
     uint32_t cores;                     /* physical cores with at least one allowed processor */
     int core_cpu[TOPOLOGY_MAX_CPUS];    /* [cores] first allowed processor of each */
     uint32_t core_node[TOPOLOGY_MAX_CPUS]; /* index into node_os */
-    uint32_t nodes;                     /* allowed memory nodes */
+    uint32_t processors;                /* allowed ones, hyperthreads counted */
+    uint32_t nodes_there;               /* memory nodes of the machine, allowed or not */
+    int nodes_errno;                    /* why the system does not let this process ask for nodes (EPERM, ENOSYS), or 0 */
+    uint32_t nodes;                     /* allowed memory nodes; 1 if it does not let it */
     int node_os[TOPOLOGY_MAX_NODES];    /* their numbers */
     uint64_t node_total[TOPOLOGY_MAX_NODES], node_free[TOPOLOGY_MAX_NODES]; /* bytes */
+    uint32_t here;                      /* index of the node of the calling thread's processor */
     uint64_t l2_bytes, l3_bytes;        /* 0 if unknown */
 };
 
