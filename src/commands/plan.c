@@ -130,7 +130,7 @@ static int plan_model(const struct options *o, const struct weights *w, struct e
     if (r < 0) {
         return r;
     }
-    plan_input_init(&in, w, &o->settings);
+    plan_input_init(&in, w, &o->settings, 1);
     in.machine = &m;
     in.threads = choose_threads(o, &m, &out);
     in.tokenizer_bytes = tokenizer;

@@ -6,18 +6,11 @@
 
 #include "common/ops.h"
 
-enum { PANEL_FLOATS = 1 << 20, PARTIAL_BYTES = 64 << 20 };
-
-uint32_t scratch_tile_rows(uint32_t cols)
-{
-    uint32_t rows = (uint32_t)(PANEL_FLOATS / cols) / 8 * 8;
-    return rows < 8 ? 8 : min_u32(rows, TILE_ROWS);
-}
+enum { PARTIAL_BYTES = 64 << 20, FORMS = 2 /* int8 block lengths: 32 and 256 */ };
 
 static uint32_t max_dense_cols(const struct shape *s)
 {
     uint32_t m = max_u32(s->hidden, max_u32(s->q_lora, s->heads * s->v_head));
-    m = max_u32(m, max_u32(s->dense_width, s->shared_width));
     return s->mtp_layers ? max_u32(m, 2 * s->hidden) : m;
 }
 
@@ -41,15 +34,19 @@ static void sizes_attention(const struct shape *s, const struct scratch_request 
 static void sizes_ffn(const struct shape *s, const struct scratch_request *r, struct scratch_sizes *z)
 {
     size_t rows = r->rows, f = sizeof(float), k = s->experts ? s->experts_used : 0, mid = rows * k;
-    z->gate = z->up = rows * row_stride(max_u32(s->dense_width, s->shared_width)) * f;
     z->router_logits = rows * s->experts * f;
     z->ids = rows * k * sizeof(int32_t);
     z->weights = rows * k * f;
-    z->expert_mid = mid * row_stride(s->expert_width) * f;
+    size_t ffn = row_stride(max_u32(s->dense_width, s->shared_width)), expert = row_stride(s->expert_width);
+    z->ffn_mid = rows * ffn * f;
+    z->ffn_q = FORMS * rows * ffn;
+    z->ffn_scale = FORMS * rows * (ffn / 32) * f;
+    z->ffn_bsum = FORMS * rows * (ffn / 16) * sizeof(int16_t);
+    z->expert_mid = mid * expert * f;
+    z->expert_q = FORMS * mid * expert;
+    z->expert_scale = FORMS * mid * (expert / 32) * f;
+    z->expert_bsum = FORMS * mid * (expert / 16) * sizeof(int16_t);
     z->expert_out = mid * row_stride(s->hidden) * f;
-    z->mid_q = 2 * mid * row_stride(s->expert_width);
-    z->mid_scale = 2 * mid * (row_stride(s->expert_width) / 32) * f;
-    z->mid_bsum = 2 * mid * (row_stride(s->expert_width) / 16) * sizeof(int16_t);
     z->moe_lists = (mid * 4 + (size_t)s->experts * 4 + 64) * sizeof(uint32_t);
 }
 
@@ -57,11 +54,11 @@ static void sizes_worker(const struct shape *s, const struct scratch_request *r,
 {
     size_t f = sizeof(float), head = ((size_t)s->nope + s->v_head) * s->kv_lora;
     z->worker_cols = max_u32(max_u32(s->hidden, s->expert_width), max_u32(s->kv_lora, s->nope));
-    z->panel_floats = (size_t)max_u64(PANEL_FLOATS, 8 * (uint64_t)max_u32(z->max_cols, s->expert_width));
+    z->panel_floats = (size_t)max_u64(WEIGHT_TILE_ELEMENTS, 8 * (uint64_t)max_u32(max_u32(z->max_cols, s->expert_width), max_u32(s->dense_width, s->shared_width)));
     z->panel_floats = (size_t)max_u64(z->panel_floats, head);
     z->panel = z->panel_floats * f;
     z->gather = (size_t)MOE_ROW_BLOCK * row_stride(z->worker_cols) * f;
-    z->tile = (size_t)MOE_ROW_BLOCK * 2 * TILE_ROWS * f;
+    z->tile = (size_t)MOE_ROW_BLOCK * 2 * WEIGHT_TILE_ROWS * f;
     z->attn = (size_t)KV_PAGE * (s->kv_lora + s->rope) * f;
     size_t per_t = s->kv_lora + s->rope + (size_t)s->nope + s->v_head;
     size_t per_row = BULK_T + max_u32(s->kv_lora, s->v_head) + (size_t)s->kv_lora + 2;
@@ -83,9 +80,9 @@ void scratch_sizes(const struct shape *s, const struct scratch_request *r, struc
     size_t rows = r->rows, wide = row_stride(ret->max_cols);
     ret->mtp_in = s->mtp_layers ? rows * row_stride(2 * s->hidden) * sizeof(float) : 0;
     ret->logits = (size_t)OPS_MAX_ROWS * s->vocab * sizeof(float);
-    ret->form_q = 2 * rows * wide;
-    ret->form_scale = 2 * rows * (wide / 32) * sizeof(float);
-    ret->form_bsum = 2 * rows * (wide / 16) * sizeof(int16_t);
+    ret->form_q = FORMS * rows * wide;
+    ret->form_scale = FORMS * rows * (wide / 32) * sizeof(float);
+    ret->form_bsum = FORMS * rows * (wide / 16) * sizeof(int16_t);
 #define X(name) ret->total += align_up_u64(ret->name, 64);
     SCRATCH_BUFFERS(X)
 #undef X

@@ -8,10 +8,10 @@
 #include <stdint.h>
 
 #include "common/intmath.h"
+#include "common/view.h"
 #include "src/model/shape.h"
 
 enum {
-    TILE_ROWS = 128,     /* most weight rows of one task */
     BULK_T = 256,        /* cached positions of one tile of bulk attention */
     MOE_ROW_BLOCK = 128, /* rows of an expert per GEMM */
     EXTRA_ROWS = 64,     /* rows of a step beyond one prompt chunk: decodes beside a prefill */
@@ -22,9 +22,9 @@ static inline size_t row_stride(uint32_t cols) { return (size_t)align_up_u64(col
 
 /* Every buffer with its bytes; the comment in src/run/work.h gives its shape. */
 #define SCRATCH_BUFFERS(X) \
-    X(norm) X(q_a) X(q) X(kv_a) X(heads) X(q_latent) X(part_m) X(part_z) X(part_u) X(out) X(gate) X(up) X(router_logits) \
-    X(ids) X(weights) X(expert_mid) X(expert_out) X(mtp_in) X(logits) X(form_q) X(form_scale) X(form_bsum) X(mid_q) \
-    X(mid_scale) X(mid_bsum) X(moe_lists)
+    X(norm) X(q_a) X(q) X(kv_a) X(heads) X(q_latent) X(part_m) X(part_z) X(part_u) X(out) X(router_logits) X(ids) X(weights) \
+    X(ffn_mid) X(ffn_q) X(ffn_scale) X(ffn_bsum) X(expert_mid) X(expert_q) X(expert_scale) X(expert_bsum) X(expert_out) \
+    X(mtp_in) X(logits) X(form_q) X(form_scale) X(form_bsum) X(moe_lists)
 
 #define SCRATCH_WORKER_BUFFERS(X) \
     X(panel) X(gather) X(tile) X(attn) X(bulk) X(router) X(w_q) X(w_scale) X(w_bsum)
@@ -50,9 +50,6 @@ struct scratch_sizes {
 };
 
 void scratch_sizes(const struct shape *s, const struct scratch_request *r, struct scratch_sizes *ret);
-
-/* Weight rows of one task for a matrix of `cols` columns: a panel of them stays in cache. Function of the shape alone. */
-uint32_t scratch_tile_rows(uint32_t cols);
 
 /* State that outlives a layer: residual rows, last hidden states and rows' bookkeeping of one step. */
 uint64_t scratch_step_bytes(const struct shape *s, uint32_t rows);

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "src/run/dense.h"
+#include "src/run/ffn.h"
 #include "src/run/mla.h"
 #include "src/run/moe.h"
 #include "src/run/router.h"
@@ -45,18 +45,7 @@ static int normalise(struct engine *g, struct batch *b, const float *w, struct a
     return engine_parallel(g, b->n, norm_task, &j, e);
 }
 
-static int ffn_moe(struct engine *g, struct batch *b, uint32_t layer, struct activation *norm, struct error *e)
-{
-    const struct resident_layer *l = &g->resident->layers[layer];
-    bool shared = l->matrix[ROLE_SHARED_GATE].rows != 0;
-    int r = router_run(g, b, layer, norm, e);
-    if (r == 0 && shared) {
-        r = dense_run(g, b, &l->matrix[ROLE_SHARED_GATE], &l->matrix[ROLE_SHARED_UP], &l->matrix[ROLE_SHARED_DOWN], norm, e);
-    }
-    return r < 0 ? r : moe_run(g, b, layer, norm, shared ? g->work.out : NULL, e);
-}
-
-static int ffn(struct engine *g, struct batch *b, uint32_t layer, struct error *e)
+static int feed_forward(struct engine *g, struct batch *b, uint32_t layer, struct error *e)
 {
     const struct resident_layer *l = &g->resident->layers[layer];
     struct activation norm;
@@ -65,9 +54,10 @@ static int ffn(struct engine *g, struct batch *b, uint32_t layer, struct error *
         return r;
     }
     if (shape_layer_is_moe(g->shape, layer)) {
-        return ffn_moe(g, b, layer, &norm, e);
+        r = router_run(g, b, layer, &norm, e);
+        return r < 0 ? r : moe_run(g, b, layer, &norm, e);
     }
-    r = dense_run(g, b, &l->matrix[ROLE_GATE], &l->matrix[ROLE_UP], &l->matrix[ROLE_DOWN], &norm, e);
+    r = ffn_dense(g, b, l, &norm, e);
     return r < 0 ? r : add_residual(g, b, e);
 }
 
@@ -98,7 +88,7 @@ int block_run(struct engine *g, struct batch *b, uint32_t layer, struct error *e
     int r = normalise(g, b, g->resident->layers[layer].vector[ROLE_ATTN_NORM], &norm, e);
     r = r < 0 ? r : mla_run(g, b, layer, &norm, e);
     r = r < 0 ? r : add_residual(g, b, e);
-    r = r < 0 ? r : ffn(g, b, layer, e);
+    r = r < 0 ? r : feed_forward(g, b, layer, e);
     r = r < 0 ? r : check_finite(g, b, layer, e);
     for (uint32_t i = 0; i < b->n && r == 0 && layer < g->shape->layers; i++) {
         const struct session_hooks *h = &b->rows[i].session->hooks;

@@ -222,7 +222,7 @@ static int open_plan(struct engine *g, const struct topology *t, uint32_t *ret_t
         return r;
     }
     if (g->weights) {
-        plan_input_init(&in, g->weights, &g->settings);
+        plan_input_init(&in, g->weights, &g->settings, 1);
     }
     in.machine = &g->machine;
     in.tokenizer_bytes = g->tokenizer ? tokenizer_bytes(g->tokenizer) : 0;
@@ -280,7 +280,7 @@ static void announce_direct(struct engine *g, const struct reader *reader)
 
 static int open_weights(struct engine *g, const struct engine_hooks *hooks, struct error *e)
 {
-    struct loader loader = {.account = &g->account, .log = &g->log, .clock = g->clock, .cancel = g->cancel, .progress = hooks->progress, .progress_ctx = hooks->ctx};
+    struct loader loader = {.account = &g->account, .nodes = 1, .log = &g->log, .clock = g->clock, .cancel = g->cancel, .progress = hooks->progress, .progress_ctx = hooks->ctx};
     struct reader_options ro = {.depth = READ_DEPTH, .chunk = READ_CHUNK, .direct = true, .drop_behind = true};
     uint64_t start = clock_now_ns(&g->clock);
     int r = reader_create(&ro, &loader.reader, e);

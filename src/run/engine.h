@@ -97,6 +97,12 @@ void engine_step_down(struct engine *g, const char *what, const char *fmt, ...) 
 /* Runs tasks on the pool; ERROR_INTERRUPTED as soon as the cancel flag is seen (remaining tasks are skipped). */
 int engine_parallel(struct engine *g, uint32_t tasks, pool_fn fn, void *ctx, struct error *e);
 
+/* The same with count[k] tasks that lie on node k, numbered by node: its workers take them first. */
+int engine_parallel_nodes(struct engine *g, uint32_t nodes, const uint32_t *count, pool_fn fn, void *ctx, struct error *e);
+
+/* ERROR_INTERRUPTED if the cancel flag is set, else 0. */
+int engine_interrupted(const struct engine *g, struct error *e);
+
 bool engine_is_end(const struct engine *g, int32_t token);
 
 #endif

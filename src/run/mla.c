@@ -72,7 +72,7 @@ static struct act_rows gathered(const struct engine *g, struct worker_scratch *w
 {
     size_t stride = row_stride(cols);
     struct act_rows act = {.x = ws->gather, .stride = stride};
-    uint32_t block = product_act_block(g, format);
+    uint32_t block = product_act_block(g, format, false);
     if (block != 0) {
         g->ops.quantise(&(struct quantise_args){.x = ws->gather, .q = ws->form.q, .scale = ws->form.scale, .bsum16 = ws->form.bsum16, .stride = stride, .n = n, .cols = cols, .block = block});
         act.q = ws->form.q;
@@ -92,9 +92,9 @@ static void absorb_task(void *ctx, uint32_t head, uint32_t worker)
     size_t q_stride = row_stride(s->heads * shape_q_head(s)), y_stride = (size_t)s->heads * s->kv_lora;
     const float *q = g->work.q + j->first * q_stride + (size_t)head * shape_q_head(s);
     float *y = g->work.q_latent + (size_t)head * s->kv_lora;
-    const struct matrix_view *fused = &j->l->matrix[ROLE_KV_B], *split = &j->l->matrix[ROLE_K_B];
+    const struct weight_view *fused = &j->l->matrix[ROLE_KV_B], *split = &j->l->matrix[ROLE_K_B];
     if (fused->rows) {
-        struct matrix_view uk = matrix_view_rows(*fused, head * (s->nope + s->v_head), s->nope);
+        struct matrix_view uk = weight_rows(fused, head * (s->nope + s->v_head), s->nope);
         for (uint32_t i = 0; i < j->n; i++) {
             g->ops.matvec_t[uk.format](&(struct matvec_t_args){.w = uk, .x = q + i * q_stride, .y = y + i * y_stride});
         }
@@ -104,7 +104,8 @@ static void absorb_task(void *ctx, uint32_t head, uint32_t worker)
         memcpy(ws->gather + i * row_stride(s->nope), q + i * q_stride, s->nope * sizeof(float));
     }
     struct act_rows act = gathered(g, ws, j->n, s->nope, split->format);
-    product_tile(g, split, act, j->n, false, head * s->kv_lora, (head + 1) * s->kv_lora, y, y_stride, ws);
+    struct matrix_view uk = weight_rows(split, head * s->kv_lora, s->kv_lora);
+    product_tile(g, &uk, act, j->n, false, y, y_stride, ws);
 }
 
 /* One row, one segment of 1,024 positions, a group of heads. */
@@ -156,12 +157,11 @@ static void value_task(void *ctx, uint32_t head, uint32_t worker)
             .segments = j->b->rows[j->first + i].position / SEGMENT_POSITIONS + 1, .latent = s->kv_lora,
         });
     }
-    const struct matrix_view *fused = &j->l->matrix[ROLE_KV_B], *split = &j->l->matrix[ROLE_V_B];
-    const struct matrix_view *uv = fused->rows ? fused : split;
-    uint32_t r0 = fused->rows ? head * (s->nope + s->v_head) + s->nope : head * s->v_head;
+    const struct weight_view *fused = &j->l->matrix[ROLE_KV_B], *split = &j->l->matrix[ROLE_V_B];
+    struct matrix_view uv = fused->rows ? weight_rows(fused, head * (s->nope + s->v_head) + s->nope, s->v_head) : weight_rows(split, head * s->v_head, s->v_head);
     size_t y_stride = row_stride(s->heads * s->v_head);
-    struct act_rows act = gathered(g, ws, j->n, s->kv_lora, uv->format);
-    product_tile(g, uv, act, j->n, false, r0, r0 + s->v_head, w->heads + j->first * y_stride + (size_t)head * s->v_head, y_stride, ws);
+    struct act_rows act = gathered(g, ws, j->n, s->kv_lora, uv.format);
+    product_tile(g, &uv, act, j->n, false, w->heads + j->first * y_stride + (size_t)head * s->v_head, y_stride, ws);
 }
 
 static int attend_exact(struct mla_job *j, const struct span *span, struct error *e)

@@ -54,12 +54,18 @@ static void gemm(const struct engine *g, const float *x, size_t xs, const float 
 static void load_head(const struct bulk_job *j, uint32_t head, const struct bulk_scratch *t)
 {
     const struct shape *s = j->g->shape;
-    const struct matrix_view *fused = &j->l->matrix[ROLE_KV_B];
-    const struct matrix_view *uk = fused->rows ? fused : &j->l->matrix[ROLE_K_B], *uv = fused->rows ? fused : &j->l->matrix[ROLE_V_B];
-    uint32_t per_head = s->nope + s->v_head, k0 = fused->rows ? head * per_head : head * s->kv_lora, v0 = fused->rows ? head * per_head + s->nope : head * s->v_head;
-    uint32_t k_rows = fused->rows ? s->nope : s->kv_lora;
-    j->g->ops.dequantise[uk->format](&(struct dequantise_args){.w = *uk, .y = t->uk, .row_begin = k0, .row_end = k0 + k_rows});
-    j->g->ops.dequantise[uv->format](&(struct dequantise_args){.w = *uv, .y = t->uv, .row_begin = v0, .row_end = v0 + s->v_head});
+    const struct weight_view *fused = &j->l->matrix[ROLE_KV_B];
+    uint32_t per_head = s->nope + s->v_head;
+    struct matrix_view uk, uv;
+    if (fused->rows) {
+        uk = weight_rows(fused, head * per_head, s->nope);
+        uv = weight_rows(fused, head * per_head + s->nope, s->v_head);
+    } else {
+        uk = weight_rows(&j->l->matrix[ROLE_K_B], head * s->kv_lora, s->kv_lora);
+        uv = weight_rows(&j->l->matrix[ROLE_V_B], head * s->v_head, s->v_head);
+    }
+    j->g->ops.dequantise[uk.format](&(struct dequantise_args){.w = uk, .y = t->uk, .row_begin = 0, .row_end = uk.rows});
+    j->g->ops.dequantise[uv.format](&(struct dequantise_args){.w = uv, .y = t->uv, .row_begin = 0, .row_end = uv.rows});
 }
 
 /* Positions [t0, t0 + n) of the cache as float32, page by page. */

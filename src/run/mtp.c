@@ -13,11 +13,10 @@ static void mtp_task(void *ctx, uint32_t row, uint32_t worker)
     const struct mtp_job *j = ctx;
     const struct engine *g = j->g;
     const struct shape *s = g->shape;
-    const struct matrix_view *embed = &g->resident->embed;
     float *in = g->work.mtp_in + row * row_stride(2 * s->hidden);
-    uint32_t id = (uint32_t)j->rows[row].next;
+    struct matrix_view embed = weight_rows(&g->resident->embed, (uint32_t)j->rows[row].next, 1);
     (void)worker;
-    g->ops.dequantise[embed->format](&(struct dequantise_args){.w = *embed, .y = in, .row_begin = id, .row_end = id + 1});
+    g->ops.dequantise[embed.format](&(struct dequantise_args){.w = embed, .y = in, .row_begin = 0, .row_end = 1});
     g->ops.rmsnorm(&(struct rmsnorm_args){.x = in, .w = j->l->vector[ROLE_MTP_ENORM], .y = in, .n = 1, .cols = s->hidden, .eps = s->rms_eps});
     g->ops.rmsnorm(&(struct rmsnorm_args){.x = j->rows[row].state, .w = j->l->vector[ROLE_MTP_HNORM], .y = in + s->hidden, .n = 1, .cols = s->hidden, .eps = s->rms_eps});
 }

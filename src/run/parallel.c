@@ -18,6 +18,17 @@ static void guarded_task(void *ctx, uint32_t task, uint32_t worker)
 
 int engine_parallel(struct engine *g, uint32_t tasks, pool_fn fn, void *ctx, struct error *e)
 {
-    pool_run(g->pool, tasks, guarded_task, &(struct guarded_job){g, fn, ctx});
+    return engine_parallel_nodes(g, 1, &tasks, fn, ctx, e);
+}
+
+int engine_parallel_nodes(struct engine *g, uint32_t nodes, const uint32_t *count, pool_fn fn, void *ctx, struct error *e)
+{
+    struct guarded_job guarded = {g, fn, ctx};
+    pool_run_job(g->pool, &(struct pool_job){.fn = guarded_task, .ctx = &guarded, .stages = 1, .nodes = nodes, .count = count});
+    return engine_interrupted(g, e);
+}
+
+int engine_interrupted(const struct engine *g, struct error *e)
+{
     return engine_cancelled(g) ? error_set(e, ERROR_INTERRUPTED, "interrupted") : 0;
 }

@@ -197,10 +197,9 @@ static int prepare_pages(struct step *s, struct error *e)
 static void embed_task(void *ctx, uint32_t row, uint32_t worker)
 {
     const struct step *s = ctx;
-    const struct matrix_view *w = &s->engine->resident->embed;
-    uint32_t id = (uint32_t)s->tokens[row];
+    struct matrix_view w = weight_rows(&s->engine->resident->embed, (uint32_t)s->tokens[row], 1);
     (void)worker;
-    s->engine->ops.dequantise[w->format](&(struct dequantise_args){.w = *w, .y = s->x + row * row_stride(s->engine->shape->hidden), .row_begin = id, .row_end = id + 1});
+    s->engine->ops.dequantise[w.format](&(struct dequantise_args){.w = w, .y = s->x + row * row_stride(s->engine->shape->hidden), .row_begin = 0, .row_end = 1});
 }
 
 static void step_end(struct step *s)

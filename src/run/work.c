@@ -12,13 +12,15 @@ static void *carve(unsigned char **at, size_t bytes)
     return p;
 }
 
-/* Halves of a double-sized buffer: one form per block length. */
-static void forms_split(struct act_form form[FORM_COUNT], void *q, size_t q_bytes, void *scale, size_t scale_bytes, void *bsum, size_t bsum_bytes)
+/* Halves of double-sized buffers: one form per block length. */
+static void carve_forms(struct act_form form[FORM_COUNT], unsigned char **at, size_t q_bytes, size_t scale_bytes, size_t bsum_bytes)
 {
+    int8_t *q = carve(at, q_bytes);
+    unsigned char *scale = carve(at, scale_bytes), *bsum = carve(at, bsum_bytes);
     for (size_t i = 0; i < FORM_COUNT; i++) {
-        form[i].q = (int8_t *)q + i * (q_bytes / 2);
-        form[i].scale = (float *)(void *)((unsigned char *)scale + i * (scale_bytes / 2));
-        form[i].bsum16 = (int16_t *)(void *)((unsigned char *)bsum + i * (bsum_bytes / 2));
+        form[i].q = q + i * (q_bytes / FORM_COUNT);
+        form[i].scale = (float *)(void *)(scale + i * (scale_bytes / FORM_COUNT));
+        form[i].bsum16 = (int16_t *)(void *)(bsum + i * (bsum_bytes / FORM_COUNT));
     }
 }
 
@@ -49,19 +51,17 @@ static void work_carve(struct work *w)
     w->part_z = carve(&at, z->part_z);
     w->part_u = carve(&at, z->part_u);
     w->out = carve(&at, z->out);
-    w->gate = carve(&at, z->gate);
-    w->up = carve(&at, z->up);
     w->router_logits = carve(&at, z->router_logits);
     w->ids = carve(&at, z->ids);
     w->weights = carve(&at, z->weights);
+    w->ffn_mid = carve(&at, z->ffn_mid);
+    carve_forms(w->ffn_form, &at, z->ffn_q, z->ffn_scale, z->ffn_bsum);
     w->expert_mid = carve(&at, z->expert_mid);
+    carve_forms(w->expert_form, &at, z->expert_q, z->expert_scale, z->expert_bsum);
     w->expert_out = carve(&at, z->expert_out);
     w->mtp_in = carve(&at, z->mtp_in);
     w->logits = carve(&at, z->logits);
-    void *q = carve(&at, z->form_q), *scale = carve(&at, z->form_scale), *bsum = carve(&at, z->form_bsum);
-    forms_split(w->form, q, z->form_q, scale, z->form_scale, bsum, z->form_bsum);
-    q = carve(&at, z->mid_q), scale = carve(&at, z->mid_scale), bsum = carve(&at, z->mid_bsum);
-    forms_split(w->mid, q, z->mid_q, scale, z->mid_scale, bsum, z->mid_bsum);
+    carve_forms(w->form, &at, z->form_q, z->form_scale, z->form_bsum);
     w->moe_lists = carve(&at, z->moe_lists);
     for (uint32_t i = 0; i < w->workers; i++) {
         worker_carve(&w->worker[i], z, &at);

@@ -25,7 +25,7 @@ enum { FORM_32, FORM_256, FORM_COUNT };
 struct worker_scratch {
     float *panel;  /* [panel_floats] dequantised weight rows */
     float *gather; /* [MOE_ROW_BLOCK, stride(worker_cols)] rows of one expert */
-    float *tile;   /* [MOE_ROW_BLOCK, 2 * TILE_ROWS] products before they are scattered */
+    float *tile;   /* [MOE_ROW_BLOCK, 2 * WEIGHT_TILE_ROWS] products before they are scattered */
     float *attn;   /* [KV_PAGE, latent + rope] page as float32 */
     float *bulk;   /* bulk attention: mla_bulk.c */
     float *router; /* [2 * experts + groups] */
@@ -44,16 +44,17 @@ struct work {
     float *part_m, *part_z; /* [attn_rows, segments, heads] */
     float *part_u;          /* [attn_rows, segments, heads, kv_lora] */
     float *out;             /* [rows, stride(hidden)] product of o, shared experts, eh */
-    float *gate, *up;       /* [rows, stride(max(dense_width, shared_width))] */
     float *router_logits;   /* [rows, experts] */
     int32_t *ids;           /* [rows, k] rising */
     float *weights;         /* [rows, k] */
+    float *ffn_mid;         /* [rows, stride(max(dense_width, shared_width))] */
+    struct act_form ffn_form[FORM_COUNT];
     float *expert_mid;      /* [rows * k, stride(expert_width)] */
+    struct act_form expert_form[FORM_COUNT];
     float *expert_out;      /* [rows * k, stride(hidden)] */
     float *mtp_in;          /* [rows, stride(2 * hidden)] */
     float *logits;          /* [OPS_MAX_ROWS, vocab] */
     struct act_form form[FORM_COUNT]; /* [rows, stride(max_cols)] */
-    struct act_form mid[FORM_COUNT];  /* [rows * k, stride(expert_width)] */
     uint32_t *moe_lists;    /* moe.c */
     struct worker_scratch *worker; /* [workers] */
     struct buffer memory;

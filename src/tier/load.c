@@ -21,6 +21,7 @@ struct extent {
     uint64_t offset, bytes;
     unsigned char *data;
     uint32_t f8_cols; /* columns of FP8 codes to check; 0: none */
+    uint64_t f8_begin; /* element of the matrix at `offset` */
 };
 
 struct piece {
@@ -83,11 +84,11 @@ static void check_codes(struct walk *w, const struct piece *p)
     while ((code[i] & NAN_CODE) != NAN_CODE) {
         i++;
     }
-    uint64_t element = p->at + i;
+    uint64_t element = p->extent->f8_begin + p->at + i;
     fail(w, error_set(w->e, ERROR_FORMAT, "%s: tensor %s: NaN (FP8 code 0x%02x) at row %llu, column %llu, byte %llu of the file; the file is "
                       "damaged or badly converted: download it again, `sluice check` lists all such places", p->extent->file->path,
                       p->extent->name, code[i], (unsigned long long)(element / p->extent->f8_cols),
-                      (unsigned long long)(element % p->extent->f8_cols), (unsigned long long)(p->extent->offset + element)));
+                      (unsigned long long)(element % p->extent->f8_cols), (unsigned long long)(p->extent->offset + p->at + i)));
 }
 
 static void submit_piece(struct walk *w)
@@ -184,8 +185,11 @@ int load_matrices(struct loader *l, const struct load_item *items, size_t n, str
     size_t used = 0;
     for (size_t i = 0; i < n; i++) {
         const struct weight_ref *r = &items[i].ref;
-        if (r->bytes > 0) {
-            x[used++] = (struct extent){r->file, r->name, r->offset, r->bytes, items[i].data, r->format == FORMAT_F8_E4M3 ? r->cols : 0};
+        if (items[i].bytes > 0) {
+            x[used++] = (struct extent){
+                .file = r->file, .name = r->name, .offset = r->offset + items[i].begin, .bytes = items[i].bytes, .data = items[i].data,
+                .f8_cols = r->format == FORMAT_F8_E4M3 ? r->cols : 0, .f8_begin = items[i].begin,
+            };
         }
     }
     int r = read_extents(l, x, used, e);
@@ -274,8 +278,10 @@ int load_floats(struct loader *l, const struct load_floats_item *items, size_t n
             r = error_set(e, ERROR_FORMAT, "%s: tensor %s: %llu bytes found, %zu numbers as F32, F16 or BF16 expected", floats_file(item)->path,
                           floats_name(item), (unsigned long long)there, count);
         }
-        x[i] = (struct extent){floats_file(item), floats_name(item), item->scales ? item->ref.scale->offset : item->ref.offset, bytes,
-                               (unsigned char *)(item->out + count) - bytes, 0};
+        x[i] = (struct extent){
+            .file = floats_file(item), .name = floats_name(item), .offset = item->scales ? item->ref.scale->offset : item->ref.offset,
+            .bytes = bytes, .data = (unsigned char *)(item->out + count) - bytes,
+        };
     }
     r = r < 0 ? r : read_extents(l, x, n, e);
     free(x);

@@ -25,6 +25,8 @@ enum {
 struct loader {
     struct reader *reader;
     struct account *account;
+    uint32_t nodes;     /* memory nodes that the rows of a matrix are spread over, at least 1 */
+    const int *node_os; /* [nodes] their numbers, or NULL: memory is taken where the system gives it */
     const struct log *log;
     struct clock clock;
     const atomic_int *cancel; /* ERROR_INTERRUPTED when it becomes non-zero */
@@ -34,9 +36,11 @@ struct loader {
     uint64_t start_ns, reported_ns; /* kept by load_* */
 };
 
+/* Bytes [begin, begin + bytes) of a matrix. */
 struct load_item {
     struct weight_ref ref;
-    void *data; /* [ref.bytes] */
+    uint64_t begin, bytes;
+    void *data; /* [bytes] */
 };
 
 /* Reads all items, in file order, LOAD_DEPTH pieces in flight; checks F8 NaN codes. Error names file, tensor, offset. */

@@ -28,12 +28,12 @@ static enum kv_type kv_type_by_name(const char *name)
     return (enum kv_type)t;
 }
 
-void plan_input_init(struct plan_input *ret, const struct weights *w, const struct settings *settings)
+void plan_input_init(struct plan_input *ret, const struct weights *w, const struct settings *settings, uint32_t nodes)
 {
     struct resident_sizes resident;
     struct store_sizes store;
-    resident_measure(w, &resident);
-    store_measure(w, &store);
+    resident_measure(w, nodes, &resident);
+    store_measure(w, nodes, &store);
     *ret = (struct plan_input){
         .shape = &w->shape,
         .resident_bytes = resident.weights,

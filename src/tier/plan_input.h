@@ -8,7 +8,8 @@
 #include "src/model/names.h"
 #include "src/place/plan.h"
 
-/* Everything but machine, threads (as set; 0: the caller chooses) and tokenizer_bytes (0). */
-void plan_input_init(struct plan_input *ret, const struct weights *w, const struct settings *settings);
+/* Everything but machine, threads (as set; 0: the caller chooses) and tokenizer_bytes (0). nodes: memory nodes that weights are
+ * spread over. */
+void plan_input_init(struct plan_input *ret, const struct weights *w, const struct settings *settings, uint32_t nodes);
 
 #endif

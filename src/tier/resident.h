@@ -11,25 +11,28 @@
 #include "src/model/names.h"
 #include "src/tier/load.h"
 
+struct slot_buffers;
+
 struct resident_layer {
-    struct matrix_view matrix[ROLE_COUNT]; /* rows == 0: absent */
+    struct weight_view matrix[ROLE_COUNT]; /* rows == 0: absent */
     const float *vector[ROLE_COUNT];       /* NULL: absent */
 };
 
 struct resident {
-    struct matrix_view embed, head;
+    struct weight_view embed, head;
     const float *final_norm;        /* [hidden] */
     struct resident_layer *layers;  /* [shape_all_layers] */
-    void *storage;                  /* private */
+    struct slot_buffers *storage;
 };
 
 /* Bytes that resident_create allocates, for the plan. */
 struct resident_sizes {
     uint64_t weights; /* matrices and vectors, alignment included */
+    uint64_t node[WEIGHT_NODES_MAX]; /* of weights, per node */
     uint64_t scales;  /* FP8 scales as float32 */
     uint64_t idle;    /* of weights: not read for every token (embedding table unless tied, MTP layers) */
 };
-void resident_measure(const struct weights *w, struct resident_sizes *ret);
+void resident_measure(const struct weights *w, uint32_t nodes, struct resident_sizes *ret);
 
 int resident_create(const struct weights *w, struct loader *loader, struct resident **ret, struct error *e);
 void resident_destroy(struct resident *r);

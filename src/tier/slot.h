@@ -1,41 +1,56 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns: how a matrix lies in a buffer of a tier - whole, placed for direct reads, scales in another buffer - and the view of it.
- * Must not know: which weights there are. */
+/* Owns: how a matrix lies in the buffers of a tier - its rows spread over those of the memory nodes, placed for direct reads, FP8
+ * scales in a buffer of their own - and the view of it. Must not know: which weights there are. */
 #ifndef SLUICE_TIER_SLOT_H
 #define SLUICE_TIER_SLOT_H
 
+#include <stddef.h>
 #include <stdint.h>
 
-#include "common/intmath.h"
 #include "common/view.h"
+#include "src/base/alloc.h"
 #include "src/model/names.h"
 #include "src/tier/load.h"
 
-enum { SLOT_ALIGN = 64, SLOT_PAGE = 4096, SLOT_DIRECT_BYTES = 1 << 20 };
+enum { SLOT_ALIGN = 64, SLOT_PAGE = 4096 };
 
-/* Where a matrix starts in a page-aligned buffer whose first `at` bytes are taken. Large ones keep their file position
- * modulo a page, so that O_DIRECT reads go straight into place; kernels need no alignment. */
-static inline uint64_t slot_start(uint64_t at, const struct weight_ref *ref)
-{
-    return ref->bytes < SLOT_DIRECT_BYTES ? align_up_u64(at, SLOT_ALIGN) : at + ((ref->offset - at) & (SLOT_PAGE - 1));
-}
+/* Buffers of one kind of weights. */
+struct slot_buffers {
+    uint32_t nodes;
+    struct buffer node[WEIGHT_NODES_MAX]; /* [nodes] */
+    struct buffer scales;                 /* float32 */
+};
 
-/* The same for its FP8 scales; they take load_scale_count() floats. */
-static inline uint64_t slot_scale_start(uint64_t at) { return align_up_u64(at, SLOT_ALIGN); }
-static inline uint64_t slot_scale_bytes(const struct weight_ref *ref) { return load_scale_count(ref) * sizeof(float); }
+/* First free bytes of such buffers. */
+struct slot_cursor {
+    uint32_t nodes;
+    uint64_t node[WEIGHT_NODES_MAX], scales;
+};
 
-/* All rows of `ref` at `data`, scales at `scale` (ignored without scales). */
-static inline struct matrix_view slot_view(const struct weight_ref *ref, const void *data, const float *scale)
-{
-    return (struct matrix_view){
-        .data = data,
-        .row_bytes = (size_t)(ref->bytes / ref->rows),
-        .scale = ref->scale != NULL ? scale : NULL,
-        .scale_cols = ref->scale != NULL ? (uint32_t)ceil_div_u64(ref->cols, FORMAT_SCALE_BLOCK) : 0,
-        .rows = ref->rows,
-        .cols = ref->cols,
-        .format = ref->format,
-    };
-}
+/* Where a matrix lies: part k at byte at[k] of node k's buffer, rows up to end[k]; its scales at byte scale_at of theirs. */
+struct slot_place {
+    uint64_t at[WEIGHT_NODES_MAX], scale_at;
+    uint32_t end[WEIGHT_NODES_MAX];
+};
+
+/* Takes the place of the next matrix; measuring and filling walk the same way. `granule`: rows that stay together. */
+struct slot_place slot_take(struct slot_cursor *c, const struct weight_ref *ref, uint32_t granule);
+
+/* Takes room for n floats on node 0; returns where. */
+uint64_t slot_take_vector(struct slot_cursor *c, size_t n);
+
+/* Bytes that slot_buffers_init allocates for what was taken: of a node, and of the scales. */
+uint64_t slot_node_bytes(const struct slot_cursor *c, uint32_t node);
+uint64_t slot_scales_bytes(const struct slot_cursor *c);
+
+int slot_buffers_init(struct slot_buffers *b, const struct slot_cursor *c, const struct loader *loader, enum purpose purpose, struct error *e);
+void slot_buffers_deinit(struct slot_buffers *b);
+
+struct weight_view slot_view(const struct slot_buffers *b, const struct weight_ref *ref, const struct slot_place *p);
+float *slot_vector(const struct slot_buffers *b, uint64_t at);                     /* what slot_take_vector gave */
+float *slot_scales(const struct slot_buffers *b, const struct slot_place *p);
+
+/* Writes the reads of the matrix at `p` to items, one per part that has rows, at most b->nodes; returns how many. */
+size_t slot_reads(const struct slot_buffers *b, const struct weight_ref *ref, const struct slot_place *p, struct load_item *items);
 
 #endif

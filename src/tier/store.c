@@ -22,7 +22,7 @@ struct lease {
 };
 
 struct slot {
-    struct matrix_view part[PARTS]; /* gate, up, down */
+    struct weight_view part[PARTS]; /* gate, up, down */
     uint64_t bytes;                 /* weights and scales */
 };
 
@@ -32,7 +32,8 @@ struct store {
     struct slot *slots;      /* [n_slots] in `tables` */
     size_t n_slots;
     struct lease leases[STORE_LEASES];
-    struct buffer weights, scales, tables;
+    struct slot_buffers weights;
+    struct buffer tables;
     struct counter *hits, *bytes_read;
 };
 
@@ -45,22 +46,35 @@ static const struct weight_ref *part_ref(const struct expert_refs *x, int part)
 
 /* ---- layout ---- */
 
-/* First free bytes of the two buffers. */
-struct cursor {
-    uint64_t weights, scales;
-};
-
-struct place {
-    uint64_t at, scale_at;
-};
-
-/* Place of the next matrix; measuring and filling walk the same way. */
-static struct place take_place(struct cursor *c, const struct weight_ref *ref)
+static struct slot_place take(struct slot_cursor *c, const struct weight_ref *ref)
 {
-    struct place p = {slot_start(c->weights, ref), slot_scale_start(c->scales)};
-    c->weights = p.at + ref->bytes;
-    c->scales = p.scale_at + slot_scale_bytes(ref);
-    return p;
+    return slot_take(c, ref, weight_tile_rows(ref->rows, ref->cols));
+}
+
+static uint64_t expert_bytes(const struct slot_cursor *c)
+{
+    uint64_t sum = 0;
+    for (uint32_t k = 0; k < c->nodes; k++) {
+        sum += c->node[k];
+    }
+    return sum;
+}
+
+/* Takes the places of all experts. */
+static uint64_t walk(struct slot_cursor *c, const struct weights *w, uint64_t *ret_largest)
+{
+    uint64_t n_slots = 0;
+    for (uint32_t i = 0; i < shape_all_layers(&w->shape); i++) {
+        const struct expert_refs *x = w->layers[i].experts;
+        for (uint32_t j = 0; x != NULL && j < w->shape.experts; j++, n_slots++) {
+            uint64_t before = expert_bytes(c);
+            for (int part = 0; part < PARTS; part++) {
+                take(c, part_ref(&x[j], part));
+            }
+            *ret_largest = max_u64(*ret_largest, expert_bytes(c) - before);
+        }
+    }
+    return n_slots;
 }
 
 static uint64_t table_bytes(const struct shape *s, uint64_t n_slots)
@@ -69,45 +83,38 @@ static uint64_t table_bytes(const struct shape *s, uint64_t n_slots)
                         shape_all_layers(s) * sizeof(uint32_t), SLOT_PAGE);
 }
 
-void store_measure(const struct weights *w, struct store_sizes *ret)
+void store_measure(const struct weights *w, uint32_t nodes, struct store_sizes *ret)
 {
-    struct cursor c = {0};
-    uint64_t n_slots = 0, largest = 0;
-    for (uint32_t i = 0; i < shape_all_layers(&w->shape); i++) {
-        const struct expert_refs *x = w->layers[i].experts;
-        for (uint32_t j = 0; x != NULL && j < w->shape.experts; j++, n_slots++) {
-            uint64_t before = c.weights;
-            for (int part = 0; part < PARTS; part++) {
-                take_place(&c, part_ref(&x[j], part));
-            }
-            largest = max_u64(largest, c.weights - before);
-        }
+    struct slot_cursor c = {.nodes = nodes};
+    struct store_sizes sizes = {0};
+    sizes.tables = table_bytes(&w->shape, walk(&c, w, &sizes.largest));
+    sizes.scales = slot_scales_bytes(&c);
+    for (uint32_t k = 0; k < nodes; k++) {
+        sizes.node[k] = slot_node_bytes(&c, k);
+        sizes.experts += sizes.node[k];
     }
-    *ret = (struct store_sizes){.experts = align_up_u64(c.weights, SLOT_PAGE), .largest = largest,
-                                .scales = align_up_u64(c.scales, SLOT_PAGE), .tables = table_bytes(&w->shape, n_slots)};
+    *ret = sizes;
 }
 
 /* ---- create ---- */
 
 struct fill {
-    struct load_item *matrices;      /* [3 * slots] */
+    struct load_item *matrices;      /* [3 * slots * nodes] */
     struct load_floats_item *scales; /* [3 * slots] */
     size_t n_matrices, n_scales;
-    struct cursor cursor;
+    struct slot_cursor cursor;
 };
 
 static void fill_slot(struct store *s, struct slot *slot, const struct expert_refs *x, struct fill *f)
 {
     for (int i = 0; i < PARTS; i++) {
         const struct weight_ref *ref = part_ref(x, i);
-        struct place p = take_place(&f->cursor, ref);
-        unsigned char *data = (unsigned char *)s->weights.data + p.at;
-        float *scale = ref->scale != NULL ? (float *)(void *)((unsigned char *)s->scales.data + p.scale_at) : NULL;
-        slot->part[i] = slot_view(ref, data, scale);
-        slot->bytes += ref->bytes + slot_scale_bytes(ref);
-        f->matrices[f->n_matrices++] = (struct load_item){*ref, data};
-        if (scale != NULL) {
-            f->scales[f->n_scales++] = (struct load_floats_item){*ref, scale, true};
+        struct slot_place p = take(&f->cursor, ref);
+        slot->part[i] = slot_view(&s->weights, ref, &p);
+        slot->bytes += ref->bytes + load_scale_count(ref) * sizeof(float);
+        f->n_matrices += slot_reads(&s->weights, ref, &p, &f->matrices[f->n_matrices]);
+        if (ref->scale != NULL) {
+            f->scales[f->n_scales++] = (struct load_floats_item){*ref, slot_scales(&s->weights, &p), true};
         }
     }
 }
@@ -118,8 +125,9 @@ static int read_experts(struct store *s, const struct weights *w, struct loader 
     if (n == 0) {
         return 0; /* a model of dense layers only */
     }
-    struct fill f = {.matrices = calloc(n, sizeof(*f.matrices)), .scales = calloc(n, sizeof(*f.scales))};
-    int r = f.matrices != NULL && f.scales != NULL ? 0 : error_nomem(e, "list of reads", n * sizeof(*f.matrices));
+    size_t reads = n * loader->nodes;
+    struct fill f = {.matrices = calloc(reads, sizeof(*f.matrices)), .scales = calloc(n, sizeof(*f.scales)), .cursor.nodes = loader->nodes};
+    int r = f.matrices != NULL && f.scales != NULL ? 0 : error_nomem(e, "list of reads", reads * sizeof(*f.matrices));
     for (uint32_t i = 0; r == 0 && i < s->layers; i++) {
         for (uint32_t j = 0; w->layers[i].experts != NULL && j < s->experts; j++) {
             fill_slot(s, &s->slots[s->first_slot[i] + j], &w->layers[i].experts[j], &f);
@@ -147,13 +155,12 @@ static void carve_tables(struct store *s, const struct weights *w)
     }
 }
 
-static int allocate(struct store *s, const struct weights *w, struct account *account, struct error *e)
+static int allocate(struct store *s, const struct weights *w, const struct loader *loader, struct error *e)
 {
-    struct store_sizes sizes;
-    store_measure(w, &sizes);
-    int r = buffer_init(&s->tables, account, PURPOSE_TABLES, sizes.tables, e);
-    r = r < 0 ? r : buffer_init(&s->weights, account, PURPOSE_EXPERTS, sizes.experts, e);
-    r = r < 0 ? r : buffer_init(&s->scales, account, PURPOSE_SCALES, sizes.scales, e);
+    struct slot_cursor c = {.nodes = loader->nodes};
+    uint64_t largest = 0, n_slots = walk(&c, w, &largest);
+    int r = buffer_init(&s->tables, loader->account, PURPOSE_TABLES, table_bytes(&w->shape, n_slots), e);
+    r = r < 0 ? r : slot_buffers_init(&s->weights, &c, loader, PURPOSE_EXPERTS, e);
     if (r == 0) {
         carve_tables(s, w);
     }
@@ -174,7 +181,7 @@ int store_create(const struct weights *w, struct loader *loader, struct counters
     s->hits = counters_register(counters, "expert.ram.hits", "experts used from RAM");
     s->bytes_read = counters_register(counters, "expert.ram.bytes", "bytes of experts used from RAM");
     int r = s->hits != NULL && s->bytes_read != NULL ? 0 : error_set(e, -ENOSPC, "the table of counters is full");
-    r = r < 0 ? r : allocate(s, w, loader->account, e);
+    r = r < 0 ? r : allocate(s, w, loader, e);
     r = r < 0 ? r : read_experts(s, w, loader, e);
     if (r < 0) {
         store_destroy(s);
@@ -189,8 +196,7 @@ void store_destroy(struct store *s)
     if (s == NULL) {
         return;
     }
-    buffer_deinit(&s->weights);
-    buffer_deinit(&s->scales);
+    slot_buffers_deinit(&s->weights);
     buffer_deinit(&s->tables);
     free(s);
 }

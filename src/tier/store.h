@@ -26,7 +26,7 @@ enum tier { TIER_RAM, TIER_NVME, TIER_VRAM };
 /* One expert, readable until released. */
 struct expert_view {
     struct expert_key key;
-    struct matrix_view gate, up, down; /* row0, rows: the share of this node (all rows with one node) */
+    struct weight_view gate, up, down;
     enum tier where;
 };
 
@@ -37,11 +37,12 @@ enum { STORE_LEASES = 16 }; /* leases open at once */
 /* Bytes that store_create allocates, for the plan. */
 struct store_sizes {
     uint64_t experts; /* slots, alignment included */
+    uint64_t node[WEIGHT_NODES_MAX]; /* of experts, per node */
     uint64_t largest; /* one slot */
     uint64_t scales;  /* FP8 scales as float32 */
     uint64_t tables;  /* views of all experts, leases */
 };
-void store_measure(const struct weights *w, struct store_sizes *ret);
+void store_measure(const struct weights *w, uint32_t nodes, struct store_sizes *ret);
 
 /* Reads all experts into RAM (through `loader`). Refuses as load_* do. */
 int store_create(const struct weights *w, struct loader *loader, struct counters *counters, struct store **ret, struct error *e);

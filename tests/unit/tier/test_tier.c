@@ -61,7 +61,7 @@ static void open_model(struct fixture *f, const char *path)
     if (weights_open(&o, &f->weights, &e) != 0 || reader_create(&r, &f->reader, &e) != 0) {
         fail_msg("%s", e.text);
     }
-    f->loader = (struct loader){.reader = f->reader, .account = &f->account, .clock = clock_system(), .cancel = &f->cancel,
+    f->loader = (struct loader){.reader = f->reader, .account = &f->account, .nodes = 1, .clock = clock_system(), .cancel = &f->cancel,
                                 .progress = on_progress, .progress_ctx = f};
 }
 
@@ -96,7 +96,8 @@ static void overwrite(const char *path, uint64_t offset, const void *data, size_
     fclose(file);
 }
 
-static void assert_matrix(const struct weight_ref *ref, const struct matrix_view *v)
+/* Every row, wherever it lies. */
+static void assert_matrix(const struct weight_ref *ref, const struct weight_view *v)
 {
     unsigned char *raw = malloc(ref->bytes);
     assert_non_null(raw);
@@ -104,8 +105,12 @@ static void assert_matrix(const struct weight_ref *ref, const struct matrix_view
     assert_int_equal(v->rows, ref->rows);
     assert_int_equal(v->cols, ref->cols);
     assert_int_equal(v->row_bytes * v->rows, ref->bytes);
-    assert_int_equal(v->row0, 0);
-    assert_memory_equal(raw, v->data, ref->bytes);
+    assert_int_equal(v->end[v->parts - 1], ref->rows);
+    for (uint32_t r = 0; r < v->rows; r++) {
+        struct matrix_view row = weight_rows(v, r, 1);
+        assert_int_equal(row.row0, r);
+        assert_memory_equal(raw + r * v->row_bytes, row.data, v->row_bytes);
+    }
     free(raw);
     assert_int_equal(v->scale != NULL, ref->scale != NULL);
     if (ref->scale != NULL) {
@@ -118,17 +123,17 @@ static void assert_matrix(const struct weight_ref *ref, const struct matrix_view
     }
 }
 
-static void test_resident(void **state)
+static void check_resident(uint32_t nodes)
 {
-    (void)state;
     struct fixture f = {0};
     open_model(&f, DEMO);
+    f.loader.nodes = nodes;
     const struct weights *w = f.weights;
     struct resident *r;
     struct error e = {0};
     assert_int_equal(resident_create(w, &f.loader, &r, &e), 0);
     struct resident_sizes sizes;
-    resident_measure(w, &sizes);
+    resident_measure(w, nodes, &sizes);
     assert_int_equal(f.account.bytes[PURPOSE_RESIDENT], sizes.weights);
     assert_int_equal(f.account.bytes[PURPOSE_SCALES], sizes.scales);
     assert_true(f.calls >= 1 && f.last_done == f.last_total);
@@ -156,17 +161,25 @@ static void test_resident(void **state)
     close_model(&f);
 }
 
-static void test_store(void **state)
+static void test_resident(void **state)
 {
     (void)state;
+    check_resident(1);
+    check_resident(2);
+    check_resident(3);
+}
+
+static void check_store(uint32_t nodes)
+{
     struct fixture f = {0};
     open_model(&f, DEMO);
+    f.loader.nodes = nodes;
     const struct weights *w = f.weights;
     struct store *s;
     struct error e = {0};
     assert_int_equal(store_create(w, &f.loader, &f.counters, &s, &e), 0);
     struct store_sizes sizes;
-    store_measure(w, &sizes);
+    store_measure(w, nodes, &sizes);
     assert_int_equal(f.account.bytes[PURPOSE_EXPERTS], sizes.experts);
     assert_int_equal(f.account.bytes[PURPOSE_SCALES], sizes.scales);
     assert_int_equal(f.account.bytes[PURPOSE_TABLES], sizes.tables);
@@ -197,6 +210,37 @@ static void test_store(void **state)
     assert_int_equal(counter_get(counters_find(&f.counters, "expert.ram.bytes")), used);
     store_destroy(s);
     close_model(&f);
+}
+
+static void test_store(void **state)
+{
+    (void)state;
+    check_store(1);
+    check_store(2);
+    check_store(WEIGHT_NODES_MAX);
+}
+
+/* Parts are equal to a tile, tiles do not depend on the number of nodes. */
+static void test_spread(void **state)
+{
+    (void)state;
+    static const uint32_t shapes[][2] = {{2048, 7168}, {7168, 18432}, {576, 7168}, {64, 256}, {8, 8}, {1, 32}, {129280, 7168}};
+    for (size_t i = 0; i < ARRAY_LEN(shapes); i++) {
+        uint32_t rows = shapes[i][0], tile = weight_tile_rows(rows, shapes[i][1]);
+        assert_true(tile >= 8 && (tile & (tile - 1)) == 0 && (tile == 8 || (uint64_t)tile * shapes[i][1] <= 1 << 20));
+        for (uint32_t parts = 1; parts <= WEIGHT_NODES_MAX; parts++) {
+            uint32_t before = 0;
+            for (uint32_t k = 0; k < parts; k++) {
+                uint32_t end = weight_part_end(rows, tile, parts, k);
+                assert_true(end >= before && end <= rows);
+                assert_true(end % tile == 0 || (k + 1 == parts && end == rows));
+                assert_true((uint64_t)end * parts <= (uint64_t)rows * (k + 1));
+                assert_true((uint64_t)(end + tile) * parts > (uint64_t)rows * (k + 1));
+                before = end;
+            }
+            assert_int_equal(before, rows);
+        }
+    }
 }
 
 static void test_leases(void **state)
@@ -268,7 +312,7 @@ static void test_plan_input(void **state)
     struct store *s;
     open_model(&f, DEMO);
     assert_int_equal(settings_init(&settings, NULL), 0);
-    plan_input_init(&in, f.weights, &settings);
+    plan_input_init(&in, f.weights, &settings, 1);
     assert_int_equal(in.kv, KV_F16);
     assert_int_equal(in.ubatch, 512);
     assert_int_equal(resident_create(f.weights, &f.loader, &r, NULL), 0);
@@ -391,7 +435,8 @@ static void test_float_types(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_resident),   cmocka_unit_test(test_store),      cmocka_unit_test(test_leases),
+        cmocka_unit_test(test_resident),   cmocka_unit_test(test_store),
+        cmocka_unit_test(test_spread),      cmocka_unit_test(test_leases),
         cmocka_unit_test(test_plan_input), cmocka_unit_test(test_damage),     cmocka_unit_test(test_short_file),
         cmocka_unit_test(test_cancel),     cmocka_unit_test(test_float_types),
     };
