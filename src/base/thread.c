@@ -31,8 +31,8 @@
 enum {
     MAX_WORKERS = 4096, /* workers inside, without the caller: fits GATE_INSIDE */
     LOOKS = 32,         /* loads between two readings of the clock */
-    PATIENCE_MIN = 2000, PATIENCE_MAX = 100000, /* ns: the serial stretches between two loops of a token step */
-    WAIT_YIELDS = 16,
+    PATIENCE_MIN = 20000, PATIENCE_MAX = 100000, /* ns: what waking costs; serial stretches between the loops of a token step */
+    WAIT_LOOKS = 2000, WAIT_YIELDS = 16, WAIT_SLEEP = 50000,
 };
 
 struct worker {
@@ -57,7 +57,7 @@ struct pool {
     ATTR_ALIGNED(64) _Atomic uint32_t gate;
     ATTR_ALIGNED(64) _Atomic uint32_t left;     /* workers that went through the gate and are done */
     ATTR_ALIGNED(64) _Atomic uint32_t sleepers; /* workers that sleep until the gate changes */
-    ATTR_ALIGNED(64) _Atomic uint64_t opened_ns, emptied_ns; /* when sleepers were last woken, and the sleeping caller */
+    ATTR_ALIGNED(64) _Atomic uint64_t opened_ns, emptied_ns; /* when a job was last opened, and closed, over sleepers */
     _Atomic uint32_t caller_sleeps, stop, started, unpinned;
     _Atomic int pin_errno;
 
@@ -84,25 +84,38 @@ static void wake(_Atomic uint32_t *word, uint32_t sleepers)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, sleepers, NULL, NULL, 0);
 }
 
-/* True as soon as (*word & mask) == value is `equal`; false when `patience` is over. */
-static bool spin(const struct pool *p, const _Atomic uint32_t *word, uint32_t mask, uint32_t value, bool equal, uint64_t start, uint64_t patience)
+static bool look(const _Atomic uint32_t *word, uint32_t mask, uint32_t value, bool other)
 {
-    do {
-        for (int i = 0; i < LOOKS; i++) {
-            if (((atomic_load_explicit(word, memory_order_acquire) & mask) == value) == equal) {
-                return true;
-            }
-            CPU_RELAX();
+    for (int i = 0; i < LOOKS; i++) {
+        if (((atomic_load_explicit(word, memory_order_acquire) & mask) != value) == other) {
+            return true;
         }
-    } while (clock_now_ns(&p->clock) - start < patience);
+        CPU_RELAX();
+    }
     return false;
 }
 
-/* A wait from `start` is over. Waking takes longer than most waits, so for a sleeper it ended when it was woken (an older
- * time says that it need not have been). */
-static void learn(const struct pool *p, struct worker *w, uint64_t start, uint64_t woken)
+/* Spins until (*word & mask) is `value`, or is something other than it. False with the time it began when w's patience is over. */
+static bool spin(const struct worker *w, const _Atomic uint32_t *word, uint32_t mask, uint32_t value, bool other, uint64_t *ret_start)
 {
-    uint64_t waited = (woken > start ? woken : clock_now_ns(&p->clock)) - start;
+    const struct clock *clock = &w->pool->clock;
+    if (look(word, mask, value, other)) {
+        return true;
+    }
+    *ret_start = clock_now_ns(clock);
+    do {
+        if (look(word, mask, value, other)) {
+            return true;
+        }
+    } while (clock_now_ns(clock) - *ret_start < w->patience);
+    return false;
+}
+
+/* After a sleep: what was waited for came at `woken`, or before the sleep began. Waking itself takes longer than most waits and
+ * does not count. */
+static void learn(struct worker *w, uint64_t start, uint64_t woken)
+{
+    uint64_t waited = woken > start ? woken - start : 0;
     w->patience = waited < PATIENCE_MAX / 2 ? max_u64(w->patience, 2 * waited) : max_u64(w->patience / 2, PATIENCE_MIN);
 }
 
@@ -110,40 +123,35 @@ static void learn(const struct pool *p, struct worker *w, uint64_t start, uint64
 static uint32_t wait_for_job(struct pool *p, struct worker *w, uint32_t seen)
 {
     const uint32_t mask = ~(GATE_GENERATION - 1);
-    uint64_t start = clock_now_ns(&p->clock), woken = 0;
-    if (!spin(p, &p->gate, mask, seen & mask, false, start, w->patience)) {
+    uint64_t start;
+    if (!spin(w, &p->gate, mask, seen & mask, true, &start)) {
         atomic_fetch_add(&p->sleepers, 1);
         for (uint32_t gate; ((gate = atomic_load(&p->gate)) & mask) == (seen & mask);) {
             sleep_on(&p->gate, gate);
         }
         atomic_fetch_sub(&p->sleepers, 1);
-        woken = atomic_load_explicit(&p->opened_ns, memory_order_relaxed);
+        learn(w, start, atomic_load_explicit(&p->opened_ns, memory_order_relaxed));
     }
-    learn(p, w, start, woken);
     return atomic_load_explicit(&p->gate, memory_order_acquire);
 }
 
 static void wait_for_leavers(struct pool *p, uint32_t inside)
 {
-    if (atomic_load_explicit(&p->left, memory_order_acquire) == inside) {
-        return;
-    }
     struct worker *w = &p->worker[0];
-    uint64_t start = clock_now_ns(&p->clock), woken = 0;
-    if (!spin(p, &p->left, UINT32_MAX, inside, true, start, w->patience)) {
+    uint64_t start;
+    if (!spin(w, &p->left, UINT32_MAX, inside, false, &start)) {
         atomic_store(&p->caller_sleeps, 1);
         for (uint32_t left; (left = atomic_load(&p->left)) != inside;) {
             sleep_on(&p->left, left);
         }
         atomic_store_explicit(&p->caller_sleeps, 0, memory_order_relaxed);
-        woken = atomic_load_explicit(&p->emptied_ns, memory_order_relaxed);
+        learn(w, start, atomic_load_explicit(&p->emptied_ns, memory_order_relaxed));
     }
-    learn(p, w, start, woken);
 }
 
 void pool_wait_count(const _Atomic uint32_t *count, uint32_t at_least)
 {
-    for (int i = 0; i < PATIENCE_MIN; i++) {
+    for (int i = 0; i < WAIT_LOOKS; i++) {
         if (atomic_load_explicit(count, memory_order_acquire) >= at_least) {
             return;
         }
@@ -154,7 +162,7 @@ void pool_wait_count(const _Atomic uint32_t *count, uint32_t at_least)
         if (i < WAIT_YIELDS) {
             sched_yield();
         } else {
-            nanosleep(&(struct timespec){ .tv_nsec = PATIENCE_MAX / 2 }, NULL);
+            nanosleep(&(struct timespec){ .tv_nsec = WAIT_SLEEP }, NULL);
         }
     }
 }
@@ -163,11 +171,9 @@ void pool_wait_count(const _Atomic uint32_t *count, uint32_t at_least)
 
 static void run_queue(struct pool *p, struct queue *q, uint32_t worker)
 {
-    while (atomic_load_explicit(&q->next, memory_order_relaxed) < q->end) { /* an empty one stays shared */
-        uint64_t task = atomic_fetch_add_explicit(&q->next, 1, memory_order_relaxed);
-        if (task < q->end) {
-            p->fn(p->ctx, (uint32_t)task, worker);
-        }
+    uint64_t task;
+    while ((task = atomic_fetch_add_explicit(&q->next, 1, memory_order_relaxed)) < q->end) {
+        p->fn(p->ctx, (uint32_t)task, worker);
     }
 }
 
@@ -175,7 +181,10 @@ static void run_tasks(struct pool *p, const struct worker *w)
 {
     for (uint32_t s = 0; s < p->stages; s++) {
         for (uint32_t n = 0; n < p->nodes; n++) {
-            run_queue(p, &p->queue[s][(w->node + n) % p->nodes], w->index);
+            struct queue *q = &p->queue[s][(w->node + n) % p->nodes];
+            if (n == 0 || atomic_load_explicit(&q->next, memory_order_relaxed) < q->end) { /* an empty one is left alone */
+                run_queue(p, q, w->index);
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns: what one parallel loop costs: jobs of N empty tasks on N workers, and of two stages with a wait between them.
+/* Owns: what one parallel loop costs: jobs of N empty tasks, of two stages with a wait between them, and of a task for each worker
+ * that stays until all have come (nobody does another's work: the whole round trip).
  * usage: barrier [THREADS [TASKS [GAP_US]]]. GAP_US: serial work of the caller between two jobs. Run by hand. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +35,15 @@ static void wait_task(void *ctx, uint32_t task, uint32_t worker)
     }
 }
 
+static void meet_task(void *ctx, uint32_t task, uint32_t worker)
+{
+    struct job *j = ctx;
+    (void)task;
+    (void)worker;
+    atomic_fetch_add_explicit(&j->done, 1, memory_order_release);
+    pool_wait_count(&j->done, j->tasks);
+}
+
 static void stay_busy(const struct clock *clock, uint64_t ns)
 {
     for (uint64_t start = clock_now_ns(clock); clock_now_ns(clock) - start < ns;) {
@@ -48,7 +58,7 @@ static int by_value(const void *a, const void *b)
 }
 
 /* Microseconds per job without the gap: minimum and median of the samples. */
-static void measure(struct pool *p, const char *what, uint32_t tasks, uint32_t stages, uint64_t gap_ns)
+static void measure(struct pool *p, const char *what, pool_fn fn, uint32_t tasks, uint32_t stages, uint64_t gap_ns)
 {
     struct clock clock = clock_system();
     uint32_t count[2] = { tasks, tasks };
@@ -59,8 +69,7 @@ static void measure(struct pool *p, const char *what, uint32_t tasks, uint32_t s
             struct job j = { .tasks = tasks };
             stay_busy(&clock, gap_ns);
             uint64_t start = clock_now_ns(&clock);
-            pool_run_job(p, &(struct pool_job){ .fn = stages > 1 ? wait_task : empty_task, .ctx = &j, .stages = stages,
-                                                .nodes = 1, .count = count });
+            pool_run_job(p, &(struct pool_job){ .fn = fn, .ctx = &j, .stages = stages, .nodes = 1, .count = count });
             total += clock_now_ns(&clock) - start;
         }
         us[s] = 1e-3 * (double)total / JOBS;
@@ -80,8 +89,9 @@ int main(int argc, char **argv)
         return 1;
     }
     printf("%u threads, %u tasks, %llu us between jobs, %d samples of %d jobs\n", threads, tasks, (unsigned long long)gap / 1000, (int)SAMPLES, (int)JOBS);
-    measure(p, "empty job", tasks, 1, gap);
-    measure(p, "two stages with a wait", tasks, 2, gap);
+    measure(p, "empty job", empty_task, tasks, 1, gap);
+    measure(p, "two stages with a wait", wait_task, tasks, 2, gap);
+    measure(p, "all workers meet", meet_task, threads, 1, gap);
     pool_destroy(p);
     return 0;
 }
