@@ -11,6 +11,7 @@ static void init_scalar(struct ops *ret_ops)
     *ret_ops = (struct ops){
         .isa = cpu_isa_name(CPU_SCALAR),
         .quantise = ref_quantise,
+        .bulk_f32 = ref_bulk_f32,
         .dot16 = ref_dot16,
         .rmsnorm = ref_rmsnorm,
         .rope = ref_rope,
@@ -28,6 +29,7 @@ static void init_scalar(struct ops *ret_ops)
         ret_ops->matvec_f32[f] = ref_matvec_float;
         ret_ops->matvec_t[f] = ref_matvec_t;
         ret_ops->dequantise[f] = ref_dequantise;
+        ret_ops->bulk[f] = blocks ? ref_bulk : NULL;
     }
     ret_ops->matvec[FORMAT_F8_E4M3] = ref_matvec_f8_e4m3;
     ret_ops->matvec_f32[FORMAT_F8_E4M3] = ref_matvec_f8_e4m3;
@@ -43,6 +45,7 @@ void cpu_ops_init(struct ops *ret_ops, enum cpu_isa isa, const struct cpu_flags 
     init_scalar(ret_ops);
     if (isa >= CPU_AVX2) {
         cpu_ops_init_avx2(ret_ops, flags);
+        cpu_ops_init_bulk_avx2(ret_ops);
     }
     if (isa >= CPU_AVX512) {
         cpu_ops_init_avx512(ret_ops, flags);

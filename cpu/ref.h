@@ -12,6 +12,8 @@ void ref_matvec_f8_e4m3(const struct matvec_args *args);
 void ref_matvec_blocks(const struct matvec_args *args);    /* int8 activations */
 void ref_matvec_t(const struct matvec_t_args *args);       /* any format */
 void ref_dequantise(const struct dequantise_args *args);   /* any format */
+void ref_bulk(const struct matvec_args *args);             /* any format of blocks */
+void ref_bulk_f32(const struct matvec_args *args, dequantise_fn *dequantise);
 float ref_dot16(const float *a, const float *b, size_t n);
 void ref_rmsnorm(const struct rmsnorm_args *args);
 void ref_rope(const struct rope_args *args);

@@ -64,6 +64,10 @@ struct dequantise_args {
     uint32_t row_begin, row_end;
 };
 
+typedef void dequantise_fn(const struct dequantise_args *);
+
+enum { BULK_F32_COLS = 256 }; /* columns of one chain of FMA in bulk_f32; its parts are added in rising order */
+
 /* y = rmsnorm(x) * w per row; y may be x. */
 struct rmsnorm_args {
     const float *x; /* [n, x_stride] */
@@ -198,7 +202,9 @@ struct ops {
     void (*matvec[FORMAT_COUNT])(const struct matvec_args *);       /* exact; int8 activations for integer blocks */
     void (*matvec_f32[FORMAT_COUNT])(const struct matvec_args *);   /* exact, --activations f32; reads act.x only */
     void (*matvec_t[FORMAT_COUNT])(const struct matvec_t_args *);   /* exact */
-    void (*dequantise[FORMAT_COUNT])(const struct dequantise_args *);
+    dequantise_fn *dequantise[FORMAT_COUNT];
+    void (*bulk[FORMAT_COUNT])(const struct matvec_args *); /* any n; int8 activations; NULL for float formats */
+    void (*bulk_f32)(const struct matvec_args *, dequantise_fn *of_format); /* any n and format; reads act.x only */
     float (*dot16)(const float *a, const float *b, size_t n);
     void (*rmsnorm)(const struct rmsnorm_args *);
     void (*rope)(const struct rope_args *);

@@ -45,6 +45,7 @@ static bool parse(int argc, char **argv, struct options *o)
 static void run_table(struct check *c)
 {
     check_matvec(c);
+    check_bulk(c);
     check_vector(c);
     check_attention(c);
     check_router(c);

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Template over cpu/x86/bulk_<isa>.h. Owns: products of many activation rows with integer blocks: sixteen weight rows by
+ * BULK_COLS columns are unpacked to a panel that stays in the first cache while all activation rows pass over it. Must not
+ * know: how a format is packed (bulk_unpack_tmpl.h).
+ *
+ * An int32 lane is a weight row; four bytes of an activation row are broadcast to all lanes. Sums of codes are integers
+ * and the float steps of an output follow one another in rising column order, so neither the cut into panels nor the
+ * instruction set shows in the result; cpu/ref_bulk.c is the definition. */
+#ifndef SLUICE_CPU_BULK_TMPL_H
+#define SLUICE_CPU_BULK_TMPL_H
+
+#include "common/intmath.h"
+#include "common/ops.h"
+#include "cpu/bulk_kind.h"
+
+/* Panel of `blocks` blocks of 16 weight rows, row_bytes apart. */
+#define BULK_UNPACK(name) void name(const uint8_t *w, size_t row_bytes, uint32_t blocks, struct bulk_panel *ret)
+
+/* Groups of 32 in blocks of 256: two of the 16 sums make one. */
+SIMD_INLINE bool bulk_pairs_sums(struct bulk_kind kind)
+{
+    return kind.sum != BULK_SUM_NONE && kind.block == 256 && kind.group == 32;
+}
+
+/* Sum over the groups of block b of factor times activation sum; `sums` by 16, or as bulk_pair_sums wrote them. */
+SIMD_INLINE struct vi bulk_by_sum(struct bulk_kind kind, const struct bulk_panel *p, size_t b, const int16_t *sums)
+{
+    const uint32_t pairs = 256 / kind.group / 2;
+    struct vi total = vi_zero();
+    SIMD_UNROLL
+    for (uint32_t i = 0; i < pairs; i++) {
+        uint32_t at = kind.group == 16 ? 2 * i : bulk_pair_at(2 * i);
+        total = vi_madd(total, vi_load(p->by_sum[b * pairs + i]), bulk_broadcast(sums + at));
+    }
+    return total;
+}
+
+/* y (16 outputs) after block b, whose integer sum is total. */
+SIMD_INLINE void bulk_step(struct bulk_kind kind, const struct bulk_panel *p, size_t b, struct vi total, float scale, const int16_t *sums, float *y)
+{
+    struct vf a = vf_set1(scale), min = vf_zero();
+    if (kind.sum != BULK_SUM_NONE && kind.block == 256) {
+        struct vi by_sum = bulk_by_sum(kind, p, b, sums);
+        min = vf_from_i32(by_sum);
+        total = kind.sum == BULK_SUM_OFFSET ? vi_sub32(total, by_sum) : total;
+    } else if (kind.sum != BULK_SUM_NONE) {
+        int32_t sum = sums[0] + sums[1];
+        min = vf_set1((float)sum);
+        total = kind.sum == BULK_SUM_OFFSET ? vi_sub32(total, vi_set1_32(p->offset * sum)) : total;
+    }
+    struct vf out = vf_fma(vf_mul(vf_load(p->d[b]), a), vf_from_i32(total), vf_load(y));
+    if (kind.sum == BULK_SUM_MIN) {
+        out = vf_fma(vf_mul(vf_load(p->min[b]), a), min, out);
+    }
+    vf_store(y, out);
+}
+
+/* kind.run lines from `code` on times the activations from q[i] + col on. */
+SIMD_INLINE void bulk_run(struct bulk_kind kind, const uint8_t *code, const int8_t *const q[], size_t col, uint32_t rows, struct vi part[])
+{
+    SIMD_UNROLL
+    for (uint32_t i = 0; i < rows; i++) {
+        part[i] = vi_zero();
+    }
+    SIMD_UNROLL
+    for (uint32_t l = 0; l < kind.run; l++) {
+        struct bulk_code w = bulk_code(vi_load(code + 64 * l), kind.is_signed);
+        SIMD_UNROLL
+        for (uint32_t i = 0; i < rows; i++) {
+            part[i] = bulk_dot(part[i], w, bulk_broadcast(q[i] + col + 4 * l), kind.is_signed);
+        }
+    }
+}
+
+/* `rows` activation rows, which start at the panel's first column, times the panel. */
+SIMD_INLINE void bulk_rows(struct bulk_kind kind, const struct bulk_panel *p, uint32_t blocks, const struct act_rows *act, uint32_t rows, float *y, size_t y_stride)
+{
+    const bool paired = bulk_pairs_sums(kind);
+    const uint8_t *scales = p->scale[0];
+    const int8_t *q[BULK_ROWS];
+    int16_t sums[BULK_ROWS][BULK_COLS / 16];
+    SIMD_UNROLL
+    for (uint32_t i = 0; i < rows; i++) {
+        q[i] = act->q + i * act->stride;
+        for (uint32_t b = 0; paired && b < blocks; b++) {
+            bulk_pair_sums(act->bsum16 + i * (act->stride / 16) + 16 * b, sums[i] + 16 * b);
+        }
+    }
+    for (size_t b = 0, col = 0; b < blocks; b++) {
+        struct vi total[BULK_ROWS], part[BULK_ROWS];
+        SIMD_UNROLL
+        for (uint32_t i = 0; i < rows; i++) {
+            total[i] = kind.is_signed ? vi_load(p->start[b]) : vi_zero();
+        }
+        for (uint32_t g = 0; g < kind.block / kind.group; g++, scales += 64) {
+            struct vi scale = kind.block == 32 ? bulk_unit_scale() : vi_load(scales);
+            SIMD_UNROLL
+            for (uint32_t l = 0; l < kind.group / 4 / kind.run; l++, col += 4 * kind.run) {
+                bulk_run(kind, p->code[0] + 16 * col, q, col, rows, part);
+                SIMD_UNROLL
+                for (uint32_t i = 0; i < rows; i++) {
+                    total[i] = bulk_widen(total[i], part[i], scale);
+                }
+            }
+        }
+        SIMD_UNROLL
+        for (uint32_t i = 0; i < rows; i++) {
+            size_t at = i * act->stride + b * kind.block;
+            bulk_step(kind, p, b, total[i], act->scale[at / kind.block],
+                      paired ? sums[i] + 16 * b : act->bsum16 + at / 16, y + i * y_stride);
+        }
+    }
+}
+
+typedef void bulk_rows_fn(const struct bulk_panel *p, uint32_t blocks, const struct act_rows *act, float *y, size_t y_stride);
+
+/* A kind for BULK_ROWS, 2 and 1 activation rows. */
+struct bulk_rows_fns {
+    bulk_rows_fn *most, *two, *one;
+};
+
+struct bulk_format {
+    const struct bulk_rows_fns *rows;
+    BULK_UNPACK((*unpack));
+};
+
+SIMD_INLINE struct act_rows bulk_act_at(const struct act_rows *act, uint32_t row, uint32_t col, uint32_t block)
+{
+    size_t at = row * act->stride + col;
+    return (struct act_rows){.q = act->q + at, .scale = act->scale + at / block, .bsum16 = act->bsum16 + at / 16, .stride = act->stride};
+}
+
+/* n activation rows over one panel; y is at the panel's first weight row. */
+static void bulk_panel_product(const struct bulk_rows_fns *f, const struct bulk_panel *p, uint32_t cols, uint32_t block, const struct act_rows *act, uint32_t n, float *y, size_t y_stride)
+{
+    for (uint32_t i = 0, rows; i < n; i += rows) {
+        struct act_rows at = bulk_act_at(act, i, 0, block);
+        rows = n - i >= BULK_ROWS ? BULK_ROWS : n - i >= 2 ? 2 : 1;
+        (rows == BULK_ROWS ? f->most : rows == 2 ? f->two : f->one)(p, cols / block, &at, y + i * y_stride, y_stride);
+    }
+}
+
+/* Asks for 16 rows of the next panel while this one is multiplied. */
+SIMD_INLINE void bulk_prefetch(const uint8_t *w, size_t row_bytes, size_t bytes)
+{
+    for (size_t j = 0; j < BULK_LANES; j++) {
+        prefetch(w + j * row_bytes, bytes);
+    }
+}
+
+/* Whole panels: the weight rows from r on, 16 of them. */
+static void bulk_sixteen(const struct bulk_format *f, const struct matvec_args *a, uint32_t r, uint32_t block, uint32_t block_bytes)
+{
+    struct bulk_panel panel;
+    const uint8_t *w = (const uint8_t *)a->w.data + (size_t)r * a->w.row_bytes;
+    for (uint32_t col = 0, cols; col < a->w.cols; col += cols) {
+        cols = min_u32(BULK_COLS, a->w.cols - col);
+        size_t bytes = (size_t)(cols / block) * block_bytes;
+        struct act_rows act = bulk_act_at(&a->act, 0, col, block);
+        f->unpack(w, a->w.row_bytes, cols / block, &panel);
+        w += bytes;
+        bulk_prefetch(w, a->w.row_bytes, bytes);
+        bulk_panel_product(f->rows, &panel, cols, block, &act, a->n, a->y + r, a->y_stride);
+    }
+}
+
+enum { BULK_PADDED_BYTES = BULK_LANES * (BULK_COLS / 32) * 34, BULK_PADDED_ROWS = 16 };
+
+/* The weight rows from r on, fewer than 16: unpacked from a copy, multiplied into a y of 16 columns. */
+static void bulk_last(const struct bulk_format *f, const struct matvec_args *a, uint32_t r, uint32_t block, uint32_t block_bytes)
+{
+    struct bulk_panel panel;
+    uint8_t padded[BULK_PADDED_BYTES] = {0};
+    const uint8_t *w = (const uint8_t *)a->w.data + (size_t)r * a->w.row_bytes;
+    uint32_t lanes = a->row_end - r;
+    for (uint32_t col = 0, cols; col < a->w.cols; col += cols) {
+        cols = min_u32(BULK_COLS, a->w.cols - col);
+        size_t bytes = (size_t)(cols / block) * block_bytes;
+        for (uint32_t j = 0; j < lanes; j++) {
+            memcpy(padded + j * bytes, w + j * a->w.row_bytes, bytes);
+        }
+        f->unpack(padded, bytes, cols / block, &panel);
+        w += bytes;
+        for (uint32_t i = 0; i < a->n; i += BULK_PADDED_ROWS) {
+            float y[BULK_PADDED_ROWS][BULK_LANES] = {{0}};
+            uint32_t n = min_u32(BULK_PADDED_ROWS, a->n - i);
+            struct act_rows act = bulk_act_at(&a->act, i, col, block);
+            for (uint32_t k = 0; k < n; k++) {
+                memcpy(y[k], a->y + (i + k) * a->y_stride + r, lanes * sizeof(float));
+            }
+            bulk_panel_product(f->rows, &panel, cols, block, &act, n, y[0], BULK_LANES);
+            for (uint32_t k = 0; k < n; k++) {
+                memcpy(a->y + (i + k) * a->y_stride + r, y[k], lanes * sizeof(float));
+            }
+        }
+    }
+}
+
+static void bulk_product(const struct bulk_format *f, const struct matvec_args *a, uint32_t block, uint32_t block_bytes)
+{
+    uint32_t r = a->row_begin;
+    for (uint32_t i = 0; i < a->n; i++) {
+        memset(a->y + i * a->y_stride + r, 0, (a->row_end - r) * sizeof(float));
+    }
+    for (; a->row_end - r >= BULK_LANES; r += BULK_LANES) {
+        bulk_sixteen(f, a, r, block, block_bytes);
+    }
+    if (r < a->row_end) {
+        bulk_last(f, a, r, block, block_bytes);
+    }
+}
+
+#endif
