@@ -10,7 +10,6 @@ enum {
     KV_BLOCK = 32,
     HEAD_TILE = 16,
     HEAD_GROUP = 4, /* heads that share a load of latents */
-    ROW_BLOCK = 8,  /* rows that fit in the first-level cache */
 };
 
 /* ---- one part (latent or rope) of a cached row: returns where the next part starts ---- */
@@ -159,68 +158,148 @@ struct head_tile {
     float a[HEAD_TILE], b[HEAD_TILE]; /* where the segment goes on: factors of what was and of this page */
 };
 
-/* Dot products of `heads` rows of q with `rows` rows of c, both at most 2. */
-SIMD_INLINE void dot_group(const float *q, size_t q_stride, uint32_t heads, const float *c, size_t c_stride,
-                           uint32_t rows, uint32_t n, float ret_dot[2][2])
+/* Rows or registers to take at once of those that are left: at most VR_WIDE; no single one is left over by a full step. */
+SIMD_INLINE uint32_t step_of(uint32_t left)
 {
-    struct vf acc[2][2] = {{vf_zero(), vf_zero()}, {vf_zero(), vf_zero()}};
-    uint32_t i = 0;
-    for (; i + 16 <= n; i += 16) {
+    return left >= VR_WIDE && left != VR_WIDE + 1 ? VR_WIDE : min_u32(left, 2);
+}
+
+/* A block of dot products: `heads` <= HEAD_GROUP rows of q with `rows` <= VR_WIDE rows of c. One address per row: adding
+ * up indices would cost as much as the products. */
+struct dot_block {
+    const float *q[HEAD_GROUP], *c[VR_WIDE];
+    struct vr acc[HEAD_GROUP][VR_WIDE]; /* one register of the lanes */
+};
+
+SIMD_INLINE void dot_step(struct dot_block *b, uint32_t heads, uint32_t rows, size_t i)
+{
+    struct vr row[VR_WIDE];
+    SIMD_UNROLL
+    for (uint32_t t = 0; t < rows; t++) {
+        row[t] = vr_load(b->c[t] + i);
+    }
+    SIMD_UNROLL
+    for (uint32_t h = 0; h < heads; h++) {
+        struct vr x = vr_load(b->q[h] + i);
         SIMD_UNROLL
-        for (uint32_t h = 0; h < heads; h++) {
-            SIMD_UNROLL
-            for (uint32_t t = 0; t < rows; t++) {
-                acc[h][t] = vf_fma(vf_load(q + h * q_stride + i), vf_load(c + t * c_stride + i), acc[h][t]);
-            }
+        for (uint32_t t = 0; t < rows; t++) {
+            b->acc[h][t] = vr_fma(x, row[t], b->acc[h][t]);
         }
     }
+}
+
+/* Leaves the lanes from `part` on in b->acc. */
+SIMD_INLINE void dot_part(struct dot_block *b, uint32_t heads, uint32_t rows, size_t part, size_t n)
+{
+    size_t i = part;
     SIMD_UNROLL
     for (uint32_t h = 0; h < heads; h++) {
         SIMD_UNROLL
         for (uint32_t t = 0; t < rows; t++) {
-            ret_dot[h][t] = vf_sum(dot_rest(q + h * q_stride, c + t * c_stride, i, n, acc[h][t]));
+            b->acc[h][t] = vr_zero();
         }
+    }
+    for (; i + 64 <= n + part; i += 64) { /* few turns: the processor does not foresee the end of a long loop */
+        SIMD_UNROLL
+        for (size_t k = 0; k < 64; k += 16) {
+            dot_step(b, heads, rows, i + k);
+        }
+    }
+    for (; i < n; i += 16) {
+        dot_step(b, heads, rows, i);
+    }
+}
+
+/* ret_dot[t] = products of row t with each head. */
+SIMD_INLINE void dot_rows(struct dot_block *b, uint32_t heads, uint32_t rows, size_t n,
+                          float ret_dot[VR_WIDE][HEAD_GROUP])
+{
+    float lanes[HEAD_GROUP][VR_WIDE][16];
+    const size_t whole = n / 16 * 16;
+    const bool in_registers = heads == HEAD_GROUP && whole == n;
+    for (size_t part = 0; part < 16; part += VR_LANES) {
+        dot_part(b, heads, rows, part, whole);
+        if (in_registers && part + VR_LANES == 16) {
+            break;
+        }
+        SIMD_UNROLL
+        for (uint32_t h = 0; h < heads; h++) {
+            SIMD_UNROLL
+            for (uint32_t t = 0; t < rows; t++) {
+                vr_store(lanes[h][t] + part, b->acc[h][t]);
+            }
+        }
+    }
+    SIMD_UNROLL
+    for (uint32_t t = 0; in_registers && t < rows; t++) {
+        v4_store(ret_dot[t], vr_sum4(lanes[0][t], b->acc[0][t], lanes[1][t], b->acc[1][t], lanes[2][t], b->acc[2][t],
+                                     lanes[3][t], b->acc[3][t]));
+    }
+    for (uint32_t i = 0; !in_registers && i < heads * rows; i++) {
+        uint32_t h = i / rows, t = i % rows;
+        ret_dot[t][h] = vf_sum(dot_rest(b->q[h], b->c[t], whole, n, vf_load(lanes[h][t])));
     }
 }
 
 SIMD_INLINE void score_group(struct head_tile *p, uint32_t h, uint32_t heads, uint32_t t, uint32_t rows)
 {
     const struct attn_segment_args *args = p->args;
-    const uint32_t latent = args->layout.latent, rope = args->layout.rope;
-    const size_t width = (size_t)latent + rope, head = p->first + h;
-    const float *row = args->scratch + t * width;
-    float of_latent[2][2], of_rope[2][2];
-    dot_group(args->q_latent + head * latent, latent, heads, row, width, rows, latent, of_latent);
-    dot_group(args->q_rope + head * args->q_rope_stride, args->q_rope_stride, heads, row + latent, width, rows, rope,
-              of_rope);
+    const size_t latent = args->layout.latent, width = latent + args->layout.rope;
+    float of_latent[VR_WIDE][HEAD_GROUP], of_rope[VR_WIDE][HEAD_GROUP];
+    struct dot_block b;
+    SIMD_UNROLL
     for (uint32_t i = 0; i < heads; i++) {
-        SIMD_UNROLL
-        for (uint32_t j = 0; j < rows; j++) {
-            p->e[t + j][h + i] = args->scale * (of_latent[i][j] + of_rope[i][j]);
+        b.q[i] = args->q_latent + (p->first + h + i) * latent;
+    }
+    SIMD_UNROLL
+    for (uint32_t j = 0; j < rows; j++) {
+        b.c[j] = args->scratch + (t + j) * width;
+    }
+    dot_rows(&b, heads, rows, latent, of_latent);
+    SIMD_UNROLL
+    for (uint32_t i = 0; i < heads; i++) {
+        b.q[i] = args->q_rope + (p->first + h + i) * args->q_rope_stride;
+    }
+    SIMD_UNROLL
+    for (uint32_t j = 0; j < rows; j++) {
+        b.c[j] += latent;
+    }
+    dot_rows(&b, heads, rows, args->layout.rope, of_rope);
+    SIMD_UNROLL
+    for (uint32_t j = 0; j < rows; j++) {
+        if (heads == HEAD_GROUP) {
+            struct v4 sum = v4_add(v4_load(of_latent[j]), v4_load(of_rope[j]));
+            v4_store(&p->e[t + j][h], v4_mul(v4_set1(args->scale), sum));
+        } else {
+            p->e[t + j][h] = args->scale * (of_latent[j][0] + of_rope[j][0]);
         }
     }
 }
 
-static void score_heads(struct head_tile *p, uint32_t h, uint32_t heads, uint32_t t, uint32_t end)
+/* All rows pass by few heads at a time, which stay in the first-level cache. */
+SIMD_INLINE void score_heads(struct head_tile *p, uint32_t h, uint32_t heads)
 {
-    for (; heads == 2 && t + 2 <= end; t += 2) {
-        score_group(p, h, 2, t, 2);
-    }
-    for (; t < end; t++) {
-        for (uint32_t i = 0; i < heads; i++) {
-            score_group(p, h + i, 1, t, 1);
+    for (uint32_t t = 0, rows; t < p->n; t += rows) {
+        rows = step_of(p->n - t);
+        if (rows == VR_WIDE) {
+            score_group(p, h, heads, t, VR_WIDE);
+        } else if (rows == 2) {
+            score_group(p, h, heads, t, 2);
+        } else {
+            score_group(p, h, heads, t, 1);
         }
     }
 }
 
-/* Rows go by few at a time, so that they stay near while all heads pass. */
 static void score_page(struct head_tile *p)
 {
+    uint32_t h = 0;
     memset(p->e, 0, sizeof(p->e));
-    for (uint32_t t = 0; t < p->n; t += ROW_BLOCK) {
-        for (uint32_t h = 0; h < p->heads; h += 2) {
-            score_heads(p, h, min_u32(2, p->heads - h), t, min_u32(t + ROW_BLOCK, p->n));
-        }
+    for (; h + HEAD_GROUP <= p->heads; h += HEAD_GROUP) {
+        score_heads(p, h, HEAD_GROUP);
+    }
+    for (; h < p->heads; h++) {
+        score_heads(p, h, 1);
     }
 }
 
@@ -249,45 +328,102 @@ static void weigh_page(struct head_tile *p, bool first_page)
     vf_store_first(to_z, z, p->heads);
 }
 
-/* `count` <= 16 latents from c on, of `heads` heads from h on. */
-SIMD_INLINE void sum_group(const struct head_tile *p, uint32_t h, uint32_t heads, uint32_t c, uint32_t count,
+/* `regs` registers of latents from c on, of `heads` heads from h on. */
+SIMD_INLINE void sum_group(const struct head_tile *p, uint32_t h, uint32_t heads, uint32_t c, uint32_t regs,
                            bool first_page)
 {
     const struct attn_segment_args *args = p->args;
     const size_t latent = args->layout.latent, width = latent + args->layout.rope;
-    const float *row = args->scratch + c;
-    struct vf sum[HEAD_GROUP];
+    const float *row = args->scratch + c, *e = &p->e[0][h];
+    struct vr sum[HEAD_GROUP][VR_WIDE], value[VR_WIDE];
+    SIMD_UNROLL
     for (uint32_t i = 0; i < heads; i++) {
-        sum[i] = vf_zero();
-    }
-    for (uint32_t t = 0; t < p->n; t++, row += width) {
-        struct vf v = count == 16 ? vf_load(row) : vf_load_first(row, count);
-        for (uint32_t i = 0; i < heads; i++) {
-            sum[i] = vf_fma(vf_set1(p->e[t][h + i]), v, sum[i]);
+        SIMD_UNROLL
+        for (uint32_t k = 0; k < regs; k++) {
+            sum[i][k] = vr_zero();
         }
     }
+    for (uint32_t t = 0; t < p->n; t++, row += width, e += HEAD_TILE) {
+        SIMD_UNROLL
+        for (uint32_t k = 0; k < regs; k++) {
+            value[k] = vr_load(row + k * VR_LANES);
+        }
+        SIMD_UNROLL
+        for (uint32_t i = 0; i < heads; i++) {
+            struct vr weight = vr_set1(e[i]);
+            SIMD_UNROLL
+            for (uint32_t k = 0; k < regs; k++) {
+                sum[i][k] = vr_fma(weight, value[k], sum[i][k]);
+            }
+        }
+    }
+    SIMD_UNROLL
     for (uint32_t i = 0; i < heads; i++) {
         float *u = args->u + (p->first + h + i) * latent + c;
-        struct vf before = first_page ? vf_zero() : vf_load_first(u, count);
-        struct vf joined = vf_fma(before, vf_set1(p->a[h + i]), vf_mul(vf_set1(p->b[h + i]), sum[i]));
-        vf_store_first(u, first_page ? sum[i] : joined, count);
+        struct vr a = vr_set1(p->a[h + i]), b = vr_set1(p->b[h + i]);
+        SIMD_UNROLL
+        for (uint32_t k = 0; k < regs; k++) {
+            struct vr joined = sum[i][k];
+            if (!first_page) {
+                joined = vr_fma(vr_load(u + k * VR_LANES), a, vr_mul(b, joined));
+            }
+            vr_store(u + k * VR_LANES, joined);
+        }
     }
 }
 
-static void sum_latents(const struct head_tile *p, uint32_t c, uint32_t count, bool first_page)
+SIMD_INLINE void sum_heads(const struct head_tile *p, uint32_t c, uint32_t regs, bool first_page)
 {
     uint32_t h = 0;
-    for (; count == 16 && h + HEAD_GROUP <= p->heads; h += HEAD_GROUP) {
-        sum_group(p, h, HEAD_GROUP, c, 16, first_page);
+    for (; h + HEAD_GROUP <= p->heads; h += HEAD_GROUP) {
+        sum_group(p, h, HEAD_GROUP, c, regs, first_page);
     }
     for (; h < p->heads; h++) {
-        sum_group(p, h, 1, c, count, first_page);
+        sum_group(p, h, 1, c, regs, first_page);
+    }
+}
+
+/* The last latents from c on, fewer than a register holds. */
+static void sum_rest(const struct head_tile *p, uint32_t c, bool first_page)
+{
+    const struct attn_segment_args *args = p->args;
+    const size_t latent = args->layout.latent, width = latent + args->layout.rope;
+    const uint32_t count = args->layout.latent - c;
+    for (uint32_t h = 0; h < p->heads; h++) {
+        float *u = args->u + (p->first + h) * latent + c;
+        struct vf sum = vf_zero();
+        for (uint32_t t = 0; t < p->n; t++) {
+            sum = vf_fma(vf_set1(p->e[t][h]), vf_load_first(args->scratch + t * width + c, count), sum);
+        }
+        if (!first_page) {
+            sum = vf_fma(vf_load_first(u, count), vf_set1(p->a[h]), vf_mul(vf_set1(p->b[h]), sum));
+        }
+        vf_store_first(u, sum, count);
+    }
+}
+
+static void sum_page(const struct head_tile *p, bool first_page)
+{
+    const uint32_t latent = p->args->layout.latent;
+    uint32_t c = 0;
+    for (uint32_t regs; c + VR_LANES <= latent; c += regs * VR_LANES) {
+        regs = step_of((latent - c) / VR_LANES);
+        if (regs == VR_WIDE) {
+            sum_heads(p, c, VR_WIDE, first_page);
+        } else if (regs == 2) {
+            sum_heads(p, c, 2, first_page);
+        } else {
+            sum_heads(p, c, 1, first_page);
+        }
+    }
+    if (c < latent) {
+        sum_rest(p, c, first_page);
     }
 }
 
 static void attn_segment(const struct attn_segment_args *args)
 {
-    const uint32_t latent = args->layout.latent, width = latent + args->layout.rope;
+    const uint32_t width = args->layout.latent + args->layout.rope;
     for (uint32_t done = 0, n; done < args->n; done += n) {
         n = min_u32(KV_PAGE, args->n - done);
         kv_load(&(struct kv_load_args){args->layout, args->pages[done / KV_PAGE], args->scratch, width, n});
@@ -296,9 +432,7 @@ static void attn_segment(const struct attn_segment_args *args)
             struct head_tile tile = {.args = args, .first = first, .heads = heads, .n = n};
             score_page(&tile);
             weigh_page(&tile, done == 0);
-            for (uint32_t c = 0; c < latent; c += 16) {
-                sum_latents(&tile, c, min_u32(16, latent - c), done == 0);
-            }
+            sum_page(&tile, done == 0);
         }
     }
 }

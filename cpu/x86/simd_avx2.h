@@ -155,6 +155,31 @@ SIMD_INLINE void vf_store_paired(float *y, struct vf even, struct vf odd)
     _mm256_storeu_ps(y + 24, _mm256_permute2f128_ps(l1, h1, 0x31));
 }
 
+/* ---- one register of float lanes, for loops that fill all of them: VR_WIDE operands, one more and 4 * VR_WIDE sums ---- */
+
+enum { VR_LANES = 8, VR_WIDE = 3 };
+struct vr {
+    __m256 v;
+};
+
+SIMD_INLINE struct vr vr_zero(void) { return (struct vr){_mm256_setzero_ps()}; }
+SIMD_INLINE struct vr vr_set1(float x) { return (struct vr){_mm256_set1_ps(x)}; }
+SIMD_INLINE struct vr vr_load(const float *p) { return (struct vr){_mm256_loadu_ps(p)}; }
+SIMD_INLINE void vr_store(float *p, struct vr x) { _mm256_storeu_ps(p, x.v); }
+SIMD_INLINE struct vr vr_mul(struct vr x, struct vr y) { return (struct vr){_mm256_mul_ps(x.v, y.v)}; }
+SIMD_INLINE struct vr vr_fma(struct vr x, struct vr y, struct vr z)
+{
+    return (struct vr){_mm256_fmadd_ps(x.v, y.v, z.v)};
+}
+
+/* The trees (vf_sum) of four vectors: lanes before the last register in memory, that register. */
+SIMD_INLINE struct v4 vr_sum4(const float *x0, struct vr x, const float *y0, struct vr y, const float *z0, struct vr z,
+                              const float *w0, struct vr w)
+{
+    return v4_sums(_mm256_add_ps(x.v, _mm256_loadu_ps(x0)), _mm256_add_ps(y.v, _mm256_loadu_ps(y0)),
+                   _mm256_add_ps(z.v, _mm256_loadu_ps(z0)), _mm256_add_ps(w.v, _mm256_loadu_ps(w0)));
+}
+
 /* ---- conversions ---- */
 
 SIMD_INLINE struct vf vf_from_i32(struct vi x)

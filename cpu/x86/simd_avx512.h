@@ -70,9 +70,14 @@ SIMD_INLINE struct vf vf_load_first(const float *p, uint32_t n)
 
 SIMD_INLINE void vf_store_first(float *p, struct vf x, uint32_t n) { _mm512_mask_storeu_ps(p, first_mask(n), x.v); }
 
+SIMD_INLINE __m256 add_halves(struct vf x)
+{
+    return _mm256_add_ps(_mm512_castps512_ps256(x.v), _mm512_extractf32x8_ps(x.v, 1));
+}
+
 SIMD_INLINE float vf_sum(struct vf x)
 {
-    __m256 h = _mm256_add_ps(_mm512_castps512_ps256(x.v), _mm512_extractf32x8_ps(x.v, 1));
+    __m256 h = add_halves(x);
     __m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
     q = _mm_add_ps(q, _mm_movehl_ps(q, q));
     return _mm_cvtss_f32(_mm_add_ss(q, _mm_shuffle_ps(q, q, 1)));
@@ -105,6 +110,31 @@ SIMD_INLINE void vf_store_paired(float *y, struct vf even, struct vf odd)
     __m512i high = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
     _mm512_storeu_ps(y, _mm512_permutex2var_ps(even.v, low, odd.v));
     _mm512_storeu_ps(y + 16, _mm512_permutex2var_ps(even.v, high, odd.v));
+}
+
+/* ---- one register of float lanes ---- */
+
+enum { VR_LANES = 16, VR_WIDE = 6 };
+struct vr {
+    __m512 v;
+};
+
+SIMD_INLINE struct vr vr_zero(void) { return (struct vr){_mm512_setzero_ps()}; }
+SIMD_INLINE struct vr vr_set1(float x) { return (struct vr){_mm512_set1_ps(x)}; }
+SIMD_INLINE struct vr vr_load(const float *p) { return (struct vr){_mm512_loadu_ps(p)}; }
+SIMD_INLINE void vr_store(float *p, struct vr x) { _mm512_storeu_ps(p, x.v); }
+SIMD_INLINE struct vr vr_mul(struct vr x, struct vr y) { return (struct vr){_mm512_mul_ps(x.v, y.v)}; }
+SIMD_INLINE struct vr vr_fma(struct vr x, struct vr y, struct vr z)
+{
+    return (struct vr){_mm512_fmadd_ps(x.v, y.v, z.v)};
+}
+
+SIMD_INLINE struct v4 vr_sum4(const float *x0, struct vr x, const float *y0, struct vr y, const float *z0, struct vr z,
+                              const float *w0, struct vr w)
+{
+    (void)x0, (void)y0, (void)z0, (void)w0; /* one register holds all lanes */
+    return v4_sums(add_halves((struct vf){x.v}), add_halves((struct vf){y.v}), add_halves((struct vf){z.v}),
+                   add_halves((struct vf){w.v}));
 }
 
 /* ---- conversions ---- */

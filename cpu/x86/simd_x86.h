@@ -64,7 +64,19 @@ SIMD_INLINE float e8m0_float(uint8_t e)
 
 SIMD_INLINE struct v4 v4_load(const float *p) { return (struct v4){_mm_loadu_ps(p)}; }
 SIMD_INLINE void v4_store(float *p, struct v4 a) { _mm_storeu_ps(p, a.v); }
+SIMD_INLINE struct v4 v4_set1(float x) { return (struct v4){_mm_set1_ps(x)}; }
+SIMD_INLINE struct v4 v4_add(struct v4 a, struct v4 b) { return (struct v4){_mm_add_ps(a.v, b.v)}; }
 SIMD_INLINE struct v4 v4_mul(struct v4 a, struct v4 b) { return (struct v4){_mm_mul_ps(a.v, b.v)}; }
+
+/* The sums of four times eight lanes: l += l+4, l += l+2, l += l+1. */
+SIMD_INLINE struct v4 v4_sums(__m256 a, __m256 b, __m256 c, __m256 d)
+{
+    __m256 ab = _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
+    __m256 cd = _mm256_add_ps(_mm256_permute2f128_ps(c, d, 0x20), _mm256_permute2f128_ps(c, d, 0x31));
+    __m256 pairs = _mm256_add_ps(_mm256_unpacklo_ps(ab, cd), _mm256_unpackhi_ps(ab, cd));
+    __m128 ac = _mm256_castps256_ps128(pairs), bd = _mm256_extractf128_ps(pairs, 1);
+    return (struct v4){_mm_add_ps(_mm_unpacklo_ps(ac, bd), _mm_unpackhi_ps(ac, bd))};
+}
 
 /* Four half floats that lie `stride` bytes apart. */
 SIMD_INLINE struct v4 v4_halves(const uint8_t *p, size_t stride)
