@@ -31,6 +31,23 @@ enum cpu_isa cpu_isa_best(const struct cpu_flags *flags);
 /* Fills the table C-first and overwrites it weakest to strongest up to `isa`; the caller has checked cpu_isa_runs. */
 void cpu_ops_init(struct ops *ret_ops, enum cpu_isa isa, const struct cpu_flags *flags);
 
+/* ---- what the processor can do at best: loops that only read memory, or only multiply in registers ---- */
+
+enum peak_kind { PEAK_FMA, PEAK_BF16, PEAK_INT8, PEAK_COUNT }; /* multiply-adds of float32, bfloat16, int8 */
+
+enum { PEAK_READ_STEP = 256, PEAK_STREAMS_MAX = 16 };
+
+struct cpu_peak {
+    /* Reads `bytes`, a multiple of streams * PEAK_READ_STEP, as `streams` equal parts in step. */
+    void (*read)(const void *data, size_t bytes, uint32_t streams);
+    /* Computes for so many rounds and returns the operations done, two for a multiply-add; NULL: no such units. */
+    double (*compute[PEAK_COUNT])(uint64_t rounds);
+    const char *name[PEAK_COUNT]; /* of the units: "avx2", "vnni", "amx"; NULL: none */
+};
+
+/* The strongest loops up to `isa`; the caller has checked cpu_isa_runs. */
+void cpu_peak_init(struct cpu_peak *ret_peak, enum cpu_isa isa, const struct cpu_flags *flags);
+
 /* To be called once, before `callers` threads use ops.gemm at the same time. Maps 128 MiB of address space for each, of which
  * only what a product touches becomes memory. */
 void cpu_gemm_prepare(uint32_t callers);

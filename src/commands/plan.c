@@ -10,6 +10,7 @@
 #include "src/base/settings.h"
 #include "src/commands/arguments.h"
 #include "src/commands/commands.h"
+#include "src/commands/measure.h"
 #include "src/model/bind.h"
 #include "src/model/tokenizer.h"
 #include "src/place/report.h"
@@ -20,7 +21,8 @@ static const char help_text[] =
     "usage: sluice plan -m MODEL [--machine FILE.json] [settings] [--json]\n"
     "\n"
     "Where every byte goes and whether it fits, before a weight is read. Works on files whose tensors are not there yet\n"
-    "(`sluice synth --header-only`). --machine plans for a recorded machine; `sluice plan --record` prints this one.\n"
+    "(`sluice synth --header-only`). --machine plans for a recorded machine; `sluice plan --record` measures this one for\n"
+    "about 2 s and prints it: speeds are predicted from such a file.\n"
     "--ram lowers the limit of the machine and never raises it.\n"
     "Settings are those of `sluice run`: --ram, -c, -ctk, -ub, -t, --expert-ram, --mtp, ...\n"
     "Exit status: 0 fits, 3 does not fit (the plan is printed all the same), 1 failed, 2 usage.\n"
@@ -91,11 +93,17 @@ static int tokenizer_size(const struct settings *s, uint64_t *ret_bytes, struct 
     return r == -ENOMEM ? r : 0;
 }
 
-static int record(struct error *e)
+/* A recorded machine without rates is still one: too little memory to measure is told, not fatal. */
+static int record(const volatile int *cancel, struct error *e)
 {
     struct machine m;
     struct str out = {0};
     int r = probe_machine(NULL, &m, e);
+    r = r < 0 ? r : measure_machine(NULL, 0, cancel, &m, e);
+    if (r == ERROR_DOES_NOT_FIT) {
+        fprintf(stderr, "sluice plan: %s\n", e->text);
+        r = 0;
+    }
     if (r < 0) {
         return r;
     }
@@ -168,13 +176,12 @@ static int open_and_plan(const struct options *o, struct error *e)
 
 int command_plan(int argc, char **argv, const volatile int *cancel)
 {
-    (void)cancel; /* headers only: over before a signal matters */
     struct options o = {0};
     struct error e = {0};
     int r = settings_init(&o.settings, &e);
     r = r < 0 ? r : parse(argc, argv, &o, &e);
     if (r == 0) {
-        r = o.help ? (fputs(help_text, stdout), 0) : o.record ? record(&e) : open_and_plan(&o, &e);
+        r = o.help ? (fputs(help_text, stdout), 0) : o.record ? record(cancel, &e) : open_and_plan(&o, &e);
     }
     settings_deinit(&o.settings);
     return arguments_finish("plan", r, &e);

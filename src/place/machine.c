@@ -21,7 +21,7 @@ static const struct {
     [LIMIT_SETTING] = {"setting", "--ram"},
 };
 
-enum field_kind { FIELD_TEXT, FIELD_COUNT, FIELD_REAL, FIELD_SIZE };
+enum field_kind { FIELD_TEXT, FIELD_COUNT, FIELD_REAL, FIELD_SIZE, FIELD_NODES };
 
 static const struct field {
     const char *key;
@@ -33,7 +33,16 @@ static const struct field {
     {"nodes", FIELD_COUNT, offsetof(struct machine, nodes)},
     {"cgroup_cpus", FIELD_REAL, offsetof(struct machine, cgroup_cpus)},
     {"memory_total", FIELD_SIZE, offsetof(struct machine, memory_total)},
+    {"rate_threads", FIELD_COUNT, offsetof(struct machine, rate_threads)},
     {"ram_read_gb_s", FIELD_REAL, offsetof(struct machine, ram_read_gb_s)},
+    {"thread_read_gb_s", FIELD_REAL, offsetof(struct machine, thread_read_gb_s)},
+    {"node_read_gb_s", FIELD_NODES, 0},
+    {"fma_gop_s", FIELD_REAL, offsetof(struct machine, fma_gop_s)},
+    {"bf16_gop_s", FIELD_REAL, offsetof(struct machine, bf16_gop_s)},
+    {"int8_gop_s", FIELD_REAL, offsetof(struct machine, int8_gop_s)},
+    {"thread_fma_gop_s", FIELD_REAL, offsetof(struct machine, thread_fma_gop_s)},
+    {"thread_bf16_gop_s", FIELD_REAL, offsetof(struct machine, thread_bf16_gop_s)},
+    {"thread_int8_gop_s", FIELD_REAL, offsetof(struct machine, thread_int8_gop_s)},
     {"nvme_read_gb_s", FIELD_REAL, offsetof(struct machine, nvme_read_gb_s)},
 };
 
@@ -47,6 +56,25 @@ static bool read_size(const json_t *v, uint64_t *ret)
         return true;
     }
     return json_is_string(v) && parse_size(json_string_value(v), ret);
+}
+
+static bool read_rate(const json_t *v, double *ret)
+{
+    if (!json_is_number(v) || !isfinite(json_number_value(v)) || json_number_value(v) < 0) {
+        return false;
+    }
+    *ret = json_number_value(v);
+    return true;
+}
+
+static int read_nodes(const json_t *v, const char *where, struct machine *m, struct error *e)
+{
+    bool good = json_is_array(v) && json_array_size(v) <= MACHINE_NODES;
+    m->nodes_measured = good ? (uint32_t)json_array_size(v) : 0;
+    for (uint32_t i = 0; good && i < m->nodes_measured; i++) {
+        good = read_rate(json_array_get(v, i), &m->node_read_gb_s[i]);
+    }
+    return good ? 0 : error_set(e, ERROR_FORMAT, "%s: field \"node_read_gb_s\" has to be a list of at most %d numbers, 0 or more", where, MACHINE_NODES);
 }
 
 static int read_field(const struct field *f, const json_t *v, const char *where, struct machine *m, struct error *e)
@@ -67,11 +95,12 @@ static int read_field(const struct field *f, const json_t *v, const char *where,
         }
         return error_set(e, ERROR_FORMAT, "%s: field \"%s\" has to be a whole number from 1 to 65536", where, f->key);
     case FIELD_REAL:
-        if (json_is_number(v) && isfinite(json_number_value(v)) && json_number_value(v) >= 0) {
-            *(double *)at = json_number_value(v);
+        if (read_rate(v, at)) {
             return 0;
         }
         return error_set(e, ERROR_FORMAT, "%s: field \"%s\" has to be a number, 0 or more (0: unknown)", where, f->key);
+    case FIELD_NODES:
+        return read_nodes(v, where, m, e);
     case FIELD_SIZE:
         break;
     }
@@ -165,7 +194,20 @@ void machine_to_json(const struct machine *m, struct str *out)
             separator = ", ";
         }
     }
-    str_printf(out, "}, \"ram_read_gb_s\": %.17g, \"nvme_read_gb_s\": %.17g}", m->ram_read_gb_s, m->nvme_read_gb_s);
+    str_puts(out, "}");
+    for (size_t i = 0; i < ARRAY_LEN(fields); i++) {
+        const struct field *f = &fields[i];
+        if (f->kind == FIELD_REAL && f->offset != offsetof(struct machine, cgroup_cpus)) {
+            str_printf(out, ", \"%s\": %.17g", f->key, *(const double *)((const char *)m + f->offset));
+        }
+    }
+    if (m->rate_threads > 0) {
+        str_printf(out, ", \"rate_threads\": %u", m->rate_threads);
+    }
+    for (uint32_t i = 0; i < m->nodes_measured; i++) {
+        str_printf(out, "%s%.17g", i == 0 ? ", \"node_read_gb_s\": [" : ", ", m->node_read_gb_s[i]);
+    }
+    str_puts(out, m->nodes_measured > 0 ? "]}" : "}");
 }
 
 uint64_t machine_memory(const struct machine *m, enum memory_limit *ret_which)

@@ -15,13 +15,23 @@
 enum memory_limit { LIMIT_AVAILABLE, LIMIT_CGROUP, LIMIT_NUMA, LIMIT_ADDRESS_SPACE, LIMIT_SETTING, LIMIT_COUNT };
 const char *memory_limit_name(enum memory_limit l); /* "MemAvailable", "cgroup memory limit", ... */
 
+enum { MACHINE_NODES = 8 };
+
 struct machine {
     char cpu[64];
     uint32_t cores, nodes;
     double cgroup_cpus;             /* CPU quota, 0: none */
     uint64_t memory_total;
     uint64_t limit[LIMIT_COUNT];    /* bytes this process may still use under each; reclaimable memory counts as free */
-    double ram_read_gb_s, nvme_read_gb_s; /* measured, 0: unknown */
+    /* Measured at best, 0: unknown. Reads in 10^9 bytes per second; multiply-adds of float32, bfloat16 and int8 in 10^9
+     * operations per second, two each. */
+    uint32_t rate_threads;                /* threads that "all" means below */
+    double ram_read_gb_s, thread_read_gb_s; /* by all, by one */
+    double node_read_gb_s[MACHINE_NODES]; /* [nodes_measured] by the threads of each node from its own memory */
+    uint32_t nodes_measured;
+    double fma_gop_s, bf16_gop_s, int8_gop_s;
+    double thread_fma_gop_s, thread_bf16_gop_s, thread_int8_gop_s;
+    double nvme_read_gb_s;
 };
 
 int machine_from_json(const char *text, size_t len, const char *where, struct machine *ret, struct error *e);

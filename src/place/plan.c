@@ -154,6 +154,18 @@ static int refuse_total(const struct plan_input *in, const struct plan *p, struc
                      needed, min_u32(KV_PAGE, in->shape->max_positions), format_bytes(over, p->needed - p->limit));
 }
 
+/* At best: a prompt chunk at its roof, a decoded token at the rate of memory. */
+static void predict(const struct plan_input *in, struct plan *p)
+{
+    const struct machine *m = in->machine;
+    if (m->ram_read_gb_s > 0 && p->token_bytes > 0) {
+        p->decode_tok_s = m->ram_read_gb_s * 1e9 / (double)p->token_bytes;
+    }
+    struct roof chunk;
+    cost_prefill(&in->cost, m, in->ubatch, 0, in->ubatch, &chunk);
+    p->prefill_tok_s = chunk.seconds > 0 ? in->ubatch / chunk.seconds : 0;
+}
+
 static void describe_binding(const struct plan_input *in, struct plan *p)
 {
     char limit[24], token[24];
@@ -191,9 +203,7 @@ int plan_make(const struct plan_input *in, struct plan *ret, struct error *e)
     p.kv_page_bytes = times(p.kv_token_bytes, KV_PAGE);
     p.expert_slots = count_experts(s);
     p.token_bytes = bytes_per_token(in, p.expert_slots);
-    if (m.ram_read_gb_s > 0 && p.token_bytes > 0) {
-        p.decode_tok_s = m.ram_read_gb_s * 1e9 / (double)p.token_bytes;
-    }
+    predict(in, &p);
     p.needed = total_at(in, &p, min_u32(KV_PAGE, s->max_positions));
     p.context_max = largest_context(in, &p);
     p.context = choose_context(in, &p);

@@ -13,6 +13,7 @@
 #include "src/base/settings.h"
 #include "src/base/str.h"
 #include "src/model/shape.h"
+#include "src/place/cost.h"
 #include "src/place/machine.h"
 
 enum {
@@ -30,6 +31,7 @@ struct plan_input {
     const struct shape *shape;
     const struct machine *machine;
     uint64_t resident_bytes, scale_bytes, expert_bytes, max_expert_bytes, tokenizer_bytes, table_bytes;
+    struct cost cost;           /* src/tier/cost_input.h; all zero: speed of prompts unknown */
     uint64_t idle_bytes;        /* of resident_bytes: not read for every token (embedding table, MTP layers) */
     uint64_t ram_setting;       /* --ram, 0: none */
     struct amount expert_ram;   /* --expert-ram */
@@ -54,7 +56,7 @@ struct plan {
     uint64_t kv_token_bytes;    /* one position, all layers */
     uint64_t expert_slots;      /* RAM slots */
     uint64_t token_bytes;       /* weights read per decoded token */
-    double decode_tok_s, prefill_tok_s; /* 0: unknown (no measured rate) */
+    double decode_tok_s, prefill_tok_s; /* at best, 0: unknown (no measured rate) */
     char binding_text[160];     /* what bounds speed, one line */
 };
 

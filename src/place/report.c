@@ -34,7 +34,7 @@ void report_text(const struct plan *p, const struct shape *s, struct str *out)
     if (p->decode_tok_s > 0) {
         str_printf(out, "expected decode    %.2f tokens/s\n", p->decode_tok_s);
     } else {
-        str_puts(out, "expected decode    unknown: no measured memory rate\n");
+        str_puts(out, "expected decode    unknown: plan for a recorded machine (--record, --machine)\n");
     }
     if (p->prefill_tok_s > 0) {
         str_printf(out, "expected prefill   %.1f tokens/s\n", p->prefill_tok_s);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "io/container.h"
+#include "src/tier/cost_input.h"
 #include "src/tier/resident.h"
 #include "src/tier/store.h"
 
@@ -50,4 +51,5 @@ void plan_input_init(struct plan_input *ret, const struct weights *w, const stru
         .sessions = settings->parallel,
         .kv = kv_type_by_name(settings->kv_type),
     };
+    cost_input_init(&ret->cost, w);
 }

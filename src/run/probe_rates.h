@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: measuring what the machine can do at best - reading memory, multiplying - with loops that do
+ * nothing else (cpu_peak). The best sample is the ceiling; the others tell how steady the machine is.
+ * Must not know: models, plans. */
+#ifndef SLUICE_RUN_PROBE_RATES_H
+#define SLUICE_RUN_PROBE_RATES_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "common/error.h"
+#include "cpu/cpu.h"
+#include "src/base/clock.h"
+#include "src/base/numa.h"
+#include "src/place/machine.h"
+
+enum { RATES_SAMPLES_MAX = 32 };
+
+/* Per second: bytes, or operations. All zero: not measured. */
+struct rate {
+    double best, median, worst;
+    uint32_t samples;
+};
+
+struct rates; /* threads pinned to cores, and a buffer far larger than the caches, first touched by its readers */
+
+struct rates_options {
+    const struct topology *topology;
+    uint32_t threads;             /* at most the topology's cores are used */
+    enum cpu_isa isa;
+    uint64_t memory;              /* most bytes the buffer may take; 0: no limit but what the machine has free */
+    struct clock clock;
+    const atomic_int *cancel;     /* may be NULL; read between samples */
+};
+
+/* ERROR_DOES_NOT_FIT when `memory` is too little for a buffer that the caches cannot hold. */
+int rates_create(const struct rates_options *o, struct rates **ret, struct error *e);
+void rates_destroy(struct rates *r);
+
+uint32_t rates_threads(const struct rates *r);
+const struct cpu_peak *rates_peak(const struct rates *r);
+uint64_t rates_buffer_bytes(const struct rates *r);
+
+/* Each worker's share of the buffer, for benches that bring work of their own. */
+void *rates_part(const struct rates *r, uint32_t worker, size_t *ret_bytes);
+
+typedef void (*rates_fn)(void *ctx, uint32_t worker);
+
+/* Calls fn on the workers [first, first + n), all starting together; returns the seconds from start to the last end. */
+double rates_time(struct rates *r, uint32_t first, uint32_t n, rates_fn fn, void *ctx);
+
+/* The functions below take about `seconds`, at least three samples, and return 0 or ERROR_INTERRUPTED. */
+
+/* Bytes per second that workers [first, first + n) read from their parts, best of several stream counts. */
+int rates_read(struct rates *r, uint32_t first, uint32_t n, double seconds, struct rate *ret, struct error *e);
+
+/* Operations per second of n workers; all zero where there are no such units. */
+int rates_compute(struct rates *r, enum peak_kind kind, uint32_t n, double seconds, struct rate *ret, struct error *e);
+
+/* Memory and peaks into the facts of a machine; rates of its drive are left alone. About 2 s. */
+int rates_machine(struct rates *r, struct machine *m, struct error *e);
+
+/* Workers of one memory node, which lie together. */
+void rates_node(const struct rates *r, uint32_t node, uint32_t *ret_first, uint32_t *ret_n);
+
+/* Sorts the samples and sums them up. */
+struct rate rate_of(double *samples, uint32_t n);
+
+#endif
