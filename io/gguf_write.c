@@ -7,15 +7,18 @@
 
 #include "common/intmath.h"
 #include "io/file_write.h"
-#include "src/base/str.h"
 
 enum { DEFAULT_ALIGNMENT = 32, VERSION = 3 };
 
+struct range {
+    uint64_t offset, bytes;
+};
+
 struct gguf_writer {
-    struct file_writer file;
+    struct file_writer file; /* path NULL: there is none */
     struct str values, infos;
     uint64_t n_values, n_tensors;
-    uint64_t *sizes; /* [n_tensors] bytes, for the padding behind each */
+    struct range *ranges; /* [n_tensors] of the data */
     size_t cap;
     uint64_t alignment;
     uint64_t data_bytes; /* declared, padding included */
@@ -45,7 +48,8 @@ int gguf_writer_create(const char *path, uint32_t alignment, struct gguf_writer 
         return error_nomem(e, "GGUF writer", sizeof *w);
     }
     w->alignment = alignment;
-    int r = file_writer_init(&w->file, path, e);
+    w->file.fd = -1;
+    int r = path != NULL ? file_writer_init(&w->file, path, e) : 0;
     if (r < 0) {
         gguf_writer_destroy(w);
         return r;
@@ -65,7 +69,7 @@ void gguf_writer_destroy(struct gguf_writer *w)
     file_writer_deinit(&w->file);
     str_deinit(&w->values);
     str_deinit(&w->infos);
-    free(w->sizes);
+    free(w->ranges);
     free(w);
 }
 
@@ -119,18 +123,19 @@ void gguf_writer_value(struct gguf_writer *w, const struct gguf_value *v)
     }
 }
 
-static int add_size(struct gguf_writer *w, uint64_t bytes, struct error *e)
+static int add_range(struct gguf_writer *w, uint64_t bytes, struct error *e)
 {
     if (w->n_tensors == w->cap) {
         size_t cap = w->cap == 0 ? 256 : w->cap * 2;
-        uint64_t *grown = realloc(w->sizes, cap * sizeof *grown);
+        struct range *grown = realloc(w->ranges, cap * sizeof *grown);
         if (grown == NULL) {
             return error_nomem(e, "tensor list", cap * sizeof *grown);
         }
-        w->sizes = grown;
+        w->ranges = grown;
         w->cap = cap;
     }
-    w->sizes[w->n_tensors++] = bytes;
+    w->ranges[w->n_tensors++] = (struct range){w->data_bytes, bytes};
+    w->data_bytes = align_up_u64(w->data_bytes + bytes, w->alignment);
     return 0;
 }
 
@@ -145,8 +150,7 @@ int gguf_writer_tensor(struct gguf_writer *w, const char *name, enum weight_form
     }
     good = good && bytes > 0 && add_u64(w->data_bytes, bytes, &end) && end < INT64_MAX / 2;
     if (!good) {
-        return error_set(e, ERROR_USAGE, "%s: tensor %s of %u dimensions cannot be written as %s", w->file.path, name, n_dims,
-                         info != NULL ? info->name : "its type");
+        return error_set(e, ERROR_USAGE, "tensor %s of %u dimensions cannot be written as %s", name, n_dims, info != NULL ? info->name : "its type");
     }
     put_string(&w->infos, name, strlen(name));
     put_u32(&w->infos, n_dims);
@@ -155,8 +159,7 @@ int gguf_writer_tensor(struct gguf_writer *w, const char *name, enum weight_form
     }
     put_u32(&w->infos, (uint32_t)info->ggml);
     put_u64(&w->infos, w->data_bytes);
-    w->data_bytes = align_up_u64(end, w->alignment);
-    return add_size(w, bytes, e);
+    return add_range(w, bytes, e);
 }
 
 static int pad(struct gguf_writer *w, struct error *e)
@@ -164,27 +167,39 @@ static int pad(struct gguf_writer *w, struct error *e)
     return file_writer_zeros(&w->file, align_up_u64(w->file.size, w->alignment) - w->file.size, e);
 }
 
+int gguf_writer_render(const struct gguf_writer *w, struct str *out, struct error *e)
+{
+    static const char zeros[4096];
+    bool lost = w->values.failed || w->infos.failed;
+    str_puts(out, "GGUF");
+    put_u32(out, VERSION);
+    put_u64(out, w->n_tensors);
+    put_u64(out, w->n_values);
+    str_append(out, w->values.data, lost ? 0 : w->values.len);
+    str_append(out, w->infos.data, lost ? 0 : w->infos.len);
+    for (uint64_t padding = align_up_u64(out->len, w->alignment) - out->len; padding > 0 && !out->failed;) {
+        uint64_t n = min_u64(padding, sizeof zeros);
+        str_append(out, zeros, (size_t)n);
+        padding -= n;
+    }
+    return lost || out->failed ? error_nomem(e, "GGUF header", w->values.len + w->infos.len) : 0;
+}
+
+uint64_t gguf_writer_offset(const struct gguf_writer *w, uint64_t i) { return w->ranges[i].offset; }
+
+uint64_t gguf_writer_data_bytes(const struct gguf_writer *w)
+{
+    return w->n_tensors > 0 ? w->ranges[w->n_tensors - 1].offset + w->ranges[w->n_tensors - 1].bytes : 0;
+}
+
 int gguf_writer_begin(struct gguf_writer *w, struct error *e)
 {
-    struct str begin = {0};
-    str_puts(&begin, "GGUF");
-    put_u32(&begin, VERSION);
-    put_u64(&begin, w->n_tensors);
-    put_u64(&begin, w->n_values);
-    if (begin.failed || w->values.failed || w->infos.failed) {
-        str_deinit(&begin);
-        return error_nomem(e, "GGUF header", w->values.len + w->infos.len);
-    }
-    int r = file_writer_append(&w->file, begin.data, begin.len, e);
-    str_deinit(&begin);
-    if (r == 0) {
-        r = file_writer_append(&w->file, w->values.data, w->values.len, e);
-    }
-    if (r == 0) {
-        r = file_writer_append(&w->file, w->infos.data, w->infos.len, e);
-    }
-    w->left = w->n_tensors > 0 ? w->sizes[0] : 0;
-    return r == 0 ? pad(w, e) : r;
+    struct str header = {0};
+    int r = gguf_writer_render(w, &header, e);
+    r = r < 0 ? r : file_writer_append(&w->file, header.data, header.len, e);
+    str_deinit(&header);
+    w->left = w->n_tensors > 0 ? w->ranges[0].bytes : 0;
+    return r;
 }
 
 int gguf_writer_append(struct gguf_writer *w, const void *data, size_t bytes, struct error *e)
@@ -197,7 +212,7 @@ int gguf_writer_append(struct gguf_writer *w, const void *data, size_t bytes, st
     w->left -= bytes;
     if (r == 0 && bytes > 0 && w->left == 0) {
         w->current++;
-        w->left = w->current < w->n_tensors ? w->sizes[w->current] : 0;
+        w->left = w->current < w->n_tensors ? w->ranges[w->current].bytes : 0;
         r = pad(w, e);
     }
     return r;

@@ -11,10 +11,12 @@
 #include "common/error.h"
 #include "common/format.h"
 #include "io/gguf.h"
+#include "src/base/str.h"
 
 struct gguf_writer;
 
-/* alignment: a power of two; other than 32 it is written as general.alignment. */
+/* alignment: a power of two; other than 32 it is written as general.alignment. Without a path only the header is made
+ * (gguf_writer_render). */
 int gguf_writer_create(const char *path, uint32_t alignment, struct gguf_writer **ret, struct error *e);
 /* Removes what an unfinished file left behind. Accepts NULL. */
 void gguf_writer_destroy(struct gguf_writer *w);
@@ -32,6 +34,13 @@ void gguf_writer_value(struct gguf_writer *w, const struct gguf_value *value);
 /* dims in C order (dims[n_dims-1] is contiguous), n_dims at most 4. */
 int gguf_writer_tensor(struct gguf_writer *w, const char *name, enum weight_format format, const uint64_t *dims, uint32_t n_dims,
                        struct error *e);
+
+/* The whole header, padded to where the data starts. */
+int gguf_writer_render(const struct gguf_writer *w, struct str *out, struct error *e);
+/* Where the data of tensor i (in the order of their declaration) starts, behind the header. */
+uint64_t gguf_writer_offset(const struct gguf_writer *w, uint64_t i);
+/* Bytes behind the header, without the padding of the last tensor. */
+uint64_t gguf_writer_data_bytes(const struct gguf_writer *w);
 
 /* After all tensors: writes the header. */
 int gguf_writer_begin(struct gguf_writer *w, struct error *e);

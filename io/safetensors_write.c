@@ -8,7 +8,6 @@
 #include "common/intmath.h"
 #include "io/file_write.h"
 #include "io/safetensors.h"
-#include "src/base/str.h"
 
 enum { HEADER_ALIGN = 8 };
 
@@ -24,7 +23,8 @@ int safetensors_writer_create(const char *path, struct safetensors_writer **ret,
     if (w == NULL) {
         return error_nomem(e, "safetensors writer", sizeof *w);
     }
-    int r = file_writer_init(&w->file, path, e);
+    w->file.fd = -1;
+    int r = path != NULL ? file_writer_init(&w->file, path, e) : 0;
     if (r < 0) {
         safetensors_writer_destroy(w);
         return r;
@@ -57,31 +57,39 @@ int safetensors_writer_declare(struct safetensors_writer *w, const char *name, c
         str_printf(&w->header, "%s%llu", d > 0 ? "," : "", (unsigned long long)dims[d]);
     }
     if (!fits || bits % 8 != 0 || !add_u64(w->data_bytes, bits / 8, &end) || end > INT64_MAX / 2) {
-        return error_set(e, ERROR_USAGE, "%s: tensor %s of %u dimensions and dtype %s cannot be written", w->file.path, name, n_dims, dtype);
+        return error_set(e, ERROR_USAGE, "tensor %s of %u dimensions and dtype %s cannot be written", name, n_dims, dtype);
     }
     str_printf(&w->header, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)w->data_bytes, (unsigned long long)end);
     w->data_bytes = end;
     return 0;
 }
 
-int safetensors_writer_begin(struct safetensors_writer *w, struct error *e)
+int safetensors_writer_render(const struct safetensors_writer *w, struct str *out, struct error *e)
 {
-    str_puts(&w->header, "}");
-    while (w->header.len % HEADER_ALIGN != 0 && !w->header.failed) {
-        str_puts(&w->header, " ");
-    }
+    uint64_t n = align_up_u64(w->header.len + 1, HEADER_ALIGN);
     if (w->header.failed) {
         return error_nomem(e, "safetensors header", w->header.len);
     }
-    if (w->header.len > SAFETENSORS_MAX_HEADER) {
-        return error_set(e, ERROR_USAGE, "%s: the header would have %zu bytes, at most %d are possible; write several shards", w->file.path,
-                         w->header.len, SAFETENSORS_MAX_HEADER);
+    if (n > SAFETENSORS_MAX_HEADER) {
+        return error_set(e, ERROR_USAGE, "a header would have %llu bytes, at most %d are possible; write several shards", (unsigned long long)n,
+                         SAFETENSORS_MAX_HEADER);
     }
-    uint64_t n = w->header.len;
-    int r = file_writer_append(&w->file, &n, sizeof n, e);
-    if (r == 0) {
-        r = file_writer_append(&w->file, w->header.data, w->header.len, e);
+    size_t end = out->len + sizeof n + (size_t)n;
+    str_append(out, (const char *)&n, sizeof n);
+    str_append(out, w->header.data, w->header.len);
+    str_puts(out, "}");
+    while (out->len < end && !out->failed) {
+        str_puts(out, " ");
     }
+    return out->failed ? error_nomem(e, "safetensors header", n) : 0;
+}
+
+int safetensors_writer_begin(struct safetensors_writer *w, struct error *e)
+{
+    struct str header = {0};
+    int r = safetensors_writer_render(w, &header, e);
+    r = r < 0 ? r : file_writer_append(&w->file, header.data, header.len, e);
+    str_deinit(&header);
     w->data_start = w->file.size;
     return r;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns: tests of files, whole-file writing and the two writers. */
+/* Owns: tests of files, whole-file and positional writing and the two writers. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,6 +11,7 @@
 
 #include "io/container.h"
 #include "io/file.h"
+#include "io/file_part.h"
 #include "io/file_write.h"
 #include "io/gguf_write.h"
 #include "io/safetensors_write.h"
@@ -254,13 +255,59 @@ static void test_gguf_round_trip(void **state)
     container_close(c);
 }
 
+/* Ranges of every alignment in any order, from buffers that agree with the offset and from some that do not. */
+static void test_file_part(void **state)
+{
+    enum { BYTES = 50000, RANGE = 7001 };
+    const char *path = in(*state, "p"), *part = in(*state, "p.part");
+    char *name = file_part_name(path), *data = malloc(BYTES), *back = NULL;
+    unsigned char *buffer = aligned_alloc(FILE_PART_ALIGN, 4 * FILE_PART_ALIGN);
+    struct file_part f = {0};
+    struct error e = {0};
+    size_t len;
+    assert_string_equal(name, part);
+    for (int i = 0; i < BYTES; i++) {
+        data[i] = (char)(i * 7 + i / 256);
+    }
+    file_part_close(&f);
+    assert_int_equal(file_part_open(&f, path, BYTES, true, &e), -ENOENT);
+    assert_int_equal(file_part_open(&f, path, BYTES, false, &e), 0);
+    for (int i = (BYTES - 1) / RANGE; i >= 0; i--) {
+        size_t at = (size_t)i * RANGE, n = BYTES - at < RANGE ? BYTES - at : RANGE;
+        unsigned char *p = buffer + (i % 3 == 0 ? 1 : at % FILE_PART_ALIGN);
+        memcpy(p, data + at, n);
+        assert_int_equal(file_part_write(&f, at, p, n, &e), 0);
+    }
+    assert_int_equal(file_part_sync(&f, &e), 0);
+    file_part_close(&f);
+    assert_int_equal(file_part_open(&f, path, BYTES + 1, true, &e), ERROR_FORMAT);
+    check_error(&e, ERROR_FORMAT, "has 50000 bytes, an interrupted run would have left 50001", NULL);
+    assert_int_equal(file_part_open(&f, path, BYTES, true, &e), 0);
+    file_part_close(&f);
+    assert_false(file_exists(path));
+    assert_int_equal(file_part_publish(path, &e), 0);
+    assert_false(file_exists(part));
+    assert_int_equal(file_read_all(path, BYTES, &back, &len, &e), 0);
+    assert_int_equal(len, BYTES);
+    assert_memory_equal(back, data, BYTES);
+    assert_int_equal(file_part_publish(path, &e), -ENOENT);
+    assert_int_equal(file_part_open(&f, in(*state, "none/p"), 1, false, &e), -ENOENT);
+    write_text(part, "x");
+    file_part_remove(path);
+    assert_false(file_exists(part));
+    free(back);
+    free(data);
+    free(buffer);
+    free(name);
+}
+
 int main(void)
 {
 #define WITH_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_setup, folder_teardown)
     const struct CMUnitTest tests[] = {
         WITH_FOLDER(test_open),      WITH_FOLDER(test_whole_files),        WITH_FOLDER(test_listing),
         WITH_FOLDER(test_full_disk), WITH_FOLDER(test_safetensors_writer), WITH_FOLDER(test_gguf_writer_example),
-        WITH_FOLDER(test_gguf_round_trip),
+        WITH_FOLDER(test_gguf_round_trip), WITH_FOLDER(test_file_part),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
