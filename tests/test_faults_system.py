@@ -137,7 +137,7 @@ WRITERS = {
     "score --dump": lambda out: ["score", "-m", SMALL, "--tokens", "1,2,3", "--dump", out],
     "run --dump": lambda out: ["run", "-m", SMALL, *GREEDY, "--dump", out],
     "run --session": lambda out: ["run", "-m", golden("v3"), "-p", "x" * 200, "-n", "1", "--temp", "0", "--session", out],
-    "synth": lambda out: ["synth", "--shape", "demo", "--moe", "1", "--experts", "8", "-o", out],
+    "synth": lambda out: ["synth", "--shape", "demo", "--moe", "1", "--experts", "8", "--force", "-o", out],
 }
 
 
@@ -325,7 +325,7 @@ def test_interrupt_while_computing():
 def test_interrupt_synth_leaves_nothing():
     with folder() as path:
         out = os.path.join(path, "big.gguf")
-        ends("synth", interrupt(["synth", "--shape", "demo", "-o", out], 1.0, prefix=strace("write:delay_enter=100000")))
+        ends("synth", interrupt(["synth", "--shape", "demo", "-o", out], 1.0, prefix=strace("pwrite64:delay_enter=100000")))
         assert os.listdir(path) == [], os.listdir(path)
 
 

@@ -1,53 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns: `sluice synth`: flags, and writing a synthetic model at the speed of the disk. docs/plan.md.
- * Must not know: shapes, metadata, block formats (synth_*.c). */
-#include <errno.h>
+/* Owns: `sluice synth`: flags, and which parts make which form of a model. docs/plan.md.
+ * Must not know: shapes, metadata, block formats (synth_*.c), how files are written (output.h). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
 
-#include "common/intmath.h"
-#include "cpu/cpu.h"
-#include "io/file.h"
-#include "src/base/clock.h"
-#include "src/base/numa.h"
 #include "src/base/str.h"
-#include "src/base/thread.h"
 #include "src/commands/arguments.h"
 #include "src/commands/commands.h"
-#include "src/commands/synth_blocks.h"
-#include "src/commands/synth_meta.h"
-#include "src/commands/synth_tensors.h"
+#include "src/commands/gguf_keys.h"
+#include "src/commands/output.h"
+#include "src/commands/synth_fill.h"
+#include "src/commands/synth_folder.h"
+#include "src/commands/synth_vocabulary.h"
 
 static const char help_text[] =
     "usage: sluice synth --shape v3|v2|v2-lite|kimi-k2|demo [options] -o OUT.gguf\n"
+    "       sluice synth --shape v3|v2|v2-lite|kimi-k2|demo [options] -o FOLDER/\n"
     "\n"
-    "Writes a GGUF file of a model's true shape with random weights: to try a machine, or `sluice plan`, before downloading.\n"
+    "Writes a model's true shape with random weights: to try a machine, or `sluice plan`, before downloading. OUT is a GGUF\n"
+    "file; a name that ends with / (or --hf) gives a Hugging Face folder as DeepSeek publishes them.\n"
     "\n"
     "  --dense N, --moe N    dense and MoE layers (default: as the shape has them)\n"
     "  --experts N           routed experts per layer\n"
     "  --mtp                 with the MTP layer (v3, demo)\n"
-    "  --type NAME           format of routed experts: q4_k (default), q2_k, iq2_xxs, mxfp4, q8_0, bf16, ...\n"
-    "  --attn-type NAME      format of all other matrices: q8_0 (default), q4_k, f16, ...\n"
+    "  --type NAME           format of routed experts. GGUF: q4_k (default), q2_k, iq2_xxs, mxfp4, q8_0, bf16, ...\n"
+    "                        folders: fp8 (default), bf16, f16, f32\n"
+    "  --attn-type NAME      format of all other matrices. GGUF: q8_0 (default), ...; folders: that of the experts\n"
     "  --zipf S              popularity of experts falls as rank^-S (needs a router with a bias: v3, kimi-k2, demo)\n"
-    "  --seed N              the same seed gives the same file (default 1)\n"
+    "  --seed N              the same seed gives the same files (default 1)\n"
     "  --header-only         metadata and tensor table only: enough for `sluice plan` and `sluice inspect`\n"
-    "  -o OUT                file to write; it appears when it is complete\n"
+    "  --hf                  a Hugging Face folder\n"
+    "  --force               replace a file that is there\n"
+    "  -o OUT                file or folder to write; it appears when it is complete\n"
     "\n"
     "examples:\n"
     "  sluice synth --shape v3 --header-only -o v3.gguf && sluice plan -m v3.gguf\n"
     "  sluice synth --shape v3 --dense 1 --moe 2 -o small-v3.gguf\n"
-    "  sluice synth --shape v2-lite --type q4_0 --seed 7 -o v2-lite.gguf\n";
+    "  sluice synth --shape v2-lite --type q4_0 --seed 7 -o v2-lite.gguf\n"
+    "  sluice synth --shape v3 --mtp --dense 1 --moe 1 -o v3-fp8/\n";
 
 struct options {
     const char *shape, *out;
     struct synth_reduction reduction;
-    struct synth_formats formats;
+    struct tensor_formats formats; /* FORMAT_NONE: the default of the form */
     double zipf;
     uint64_t seed;
-    bool header_only, help;
+    bool header_only, help, hf, force;
 };
 
 /* ---- flags ---- */
@@ -64,14 +63,10 @@ static int read_count(const char *flag, const char *value, uint32_t *ret, struct
 
 static int read_format(const char *flag, const char *value, enum weight_format *ret, struct error *e)
 {
-    enum weight_format f = weight_format_by_name(value);
-    const struct weight_format_info *info = weight_format_info(f);
-    if (info == NULL || info->ggml < 0) {
-        return error_set(e, ERROR_USAGE, "%s %s: no format of GGUF files; known are f32, f16, bf16, q8_0, q4_0 to q5_1, q2_k to q6_k, "
-                         "iq4_nl, iq4_xs, mxfp4, iq1_s to iq3_s", flag, value);
-    }
-    *ret = f;
-    return 0;
+    *ret = weight_format_by_name(strcmp(value, "fp8") == 0 ? "f8_e4m3" : value);
+    return weight_format_info(*ret) != NULL ? 0 : error_set(e, ERROR_USAGE, "%s %s: no known format; GGUF files have f32, f16, bf16, q8_0, q4_0 "
+                                                            "to q5_1, q2_k to q6_k, iq4_nl, iq4_xs, mxfp4, iq1_s to iq3_s, folders fp8, bf16, "
+                                                            "f16, f32", flag, value);
 }
 
 static int read_value(struct options *o, const char *flag, const char *value, struct error *e)
@@ -109,6 +104,28 @@ static bool takes_value(const char *flag)
     return false;
 }
 
+/* What -o and the formats mean together. */
+static int settle_form(struct options *o, struct error *e)
+{
+    size_t len = strlen(o->out);
+    o->hf = o->hf || (len > 0 && o->out[len - 1] == '/');
+    if (o->formats.experts == FORMAT_NONE) {
+        o->formats.experts = o->hf ? FORMAT_F8_E4M3 : FORMAT_Q4_K;
+    }
+    if (o->formats.dense == FORMAT_NONE) {
+        o->formats.dense = o->hf ? o->formats.experts : FORMAT_Q8_0;
+    }
+    const enum weight_format formats[] = {o->formats.experts, o->formats.dense};
+    for (size_t i = 0; i < ARRAY_LEN(formats); i++) {
+        const struct weight_format_info *info = weight_format_info(formats[i]);
+        if (o->hf ? info->safetensors == NULL : info->ggml < 0) {
+            return error_set(e, ERROR_USAGE, "%s: %s has no such format; %s", info->name, o->hf ? "a Hugging Face folder" : "a GGUF file",
+                             o->hf ? "fp8, bf16, f16 and f32 are possible" : "name a folder (-o NAME/) to get FP8");
+        }
+    }
+    return 0;
+}
+
 static int parse(int argc, char **argv, struct options *o, struct error *e)
 {
     int r = 0;
@@ -120,6 +137,10 @@ static int parse(int argc, char **argv, struct options *o, struct error *e)
             o->header_only = true;
         } else if (strcmp(argv[i], "--mtp") == 0) {
             o->reduction.mtp = true;
+        } else if (strcmp(argv[i], "--hf") == 0) {
+            o->hf = true;
+        } else if (strcmp(argv[i], "--force") == 0) {
+            o->force = true;
         } else if (!takes_value(argv[i])) {
             r = error_set(e, ERROR_USAGE, "unknown flag %s; see `sluice synth --help`", argv[i]);
         } else if (i + 1 == argc) {
@@ -129,174 +150,70 @@ static int parse(int argc, char **argv, struct options *o, struct error *e)
             i++;
         }
     }
-    if (r == 0 && (o->shape == NULL || o->out == NULL)) {
+    if (r == 0 && (o->shape == NULL || o->out == NULL || o->out[0] == '\0')) {
         r = error_set(e, ERROR_USAGE, "--shape and -o are needed; see `sluice synth --help`");
     }
-    return r;
+    return r < 0 ? r : settle_form(o, e);
 }
 
-/* ---- data ---- */
+/* ---- files ---- */
 
-enum { CHUNK = 1 << 20, BATCH_CHUNKS = 16, MAX_THREADS = 16 };
-
-struct writing {
+struct keys {
     const struct options *o;
-    const struct shape *shape;
-    const volatile int *cancel;
-    struct gguf_writer *writer;
-    struct pool *pool;
-    unsigned char *buffer; /* [BATCH_CHUNKS * CHUNK] */
-    struct ops ops;
-    struct clock clock;
-    uint64_t start, told, done, total;
+    const struct synth_model *m;
+    const struct synth_vocabulary *v;
 };
 
-/* Up to BATCH_CHUNKS chunks of one tensor, filled in parallel; each chunk has its own seed. */
-struct batch {
-    const struct synth_filler *filler;
-    unsigned char *data;
-    uint64_t seed, first_chunk;
-    size_t bytes, chunk;
-};
-
-static void fill_chunk(void *ctx, uint32_t task, uint32_t worker)
+static void add_keys(void *ctx, struct gguf_writer *w)
 {
-    (void)worker;
-    const struct batch *b = ctx;
-    size_t at = task * b->chunk;
-    synth_filler_fill(b->filler, synth_seed(b->seed, b->first_chunk + task), b->data + at, min_u64(b->chunk, b->bytes - at));
+    const struct keys *k = ctx;
+    char name[64];
+    snprintf(name, sizeof(name), "synthetic %s", k->m->name);
+    gguf_keys_write(w, &k->m->shape, name, k->o->formats.experts);
+    synth_vocabulary_gguf(k->v, w);
 }
 
-static void tell_progress(struct writing *w)
+static int write_gguf(const struct options *o, const struct keys *k, struct tensor_list *l, const struct output_job *job, struct error *e)
 {
-    uint64_t now = clock_now_ns(&w->clock);
-    bool last = w->done == w->total;
-    if (!isatty(STDERR_FILENO) || (!last && now - w->told < 250000000)) {
-        return;
-    }
-    w->told = now;
-    char done[24], total[24], rate[24];
-    double seconds = clock_seconds_since(&w->clock, w->start), speed = seconds > 0 ? (double)w->done / seconds : 0;
-    fprintf(stderr, "\r%s of %s, %s/s, %.0f s left \033[K%s", format_bytes(done, w->done), format_bytes(total, w->total),
-            format_bytes(rate, (uint64_t)speed), speed > 0 ? (double)(w->total - w->done) / speed : 0, last ? "\n" : "");
-}
-
-static int append(struct writing *w, const void *data, size_t bytes, struct error *e)
-{
-    if (w->cancel != NULL && *w->cancel != 0) {
-        return error_set(e, ERROR_INTERRUPTED, "interrupted; nothing is left behind");
-    }
-    int r = gguf_writer_append(w->writer, data, bytes, e);
-    w->done += bytes;
-    tell_progress(w);
+    struct output out = {0};
+    int r = output_check_free(o->out, o->force, e);
+    r = r < 0 ? r : output_init_gguf(&out, o->out, 0, l, add_keys, (void *)(uintptr_t)k, e);
+    r = r < 0 || o->header_only ? r : output_check_space(o->out, output_bytes(&out), e);
+    r = r < 0 ? r : output_write(&out, job, e);
+    output_deinit(&out);
     return r;
 }
 
-static int write_random(struct writing *w, const struct synth_tensor *t, uint64_t seed, struct error *e)
+static int write_model(const struct options *o, const struct synth_model *m, struct tensor_list *l, const volatile int *cancel, struct error *e)
 {
-    struct synth_filler filler;
-    synth_filler_init(&filler, t->format, t->deviation, &w->ops);
-    size_t block = weight_format_info(t->format)->block_bytes;
-    struct batch b = {.filler = &filler, .data = w->buffer, .seed = seed, .chunk = CHUNK / block * block};
-    int r = 0;
-    for (uint64_t at = 0; r == 0 && at < t->bytes; at += b.bytes) {
-        b.bytes = min_u64(b.chunk * BATCH_CHUNKS, t->bytes - at);
-        uint32_t tasks = (uint32_t)ceil_div_u64(b.bytes, b.chunk);
-        pool_run(w->pool, tasks, fill_chunk, &b);
-        b.first_chunk += tasks;
-        r = append(w, b.data, b.bytes, e);
-    }
-    return r;
-}
-
-static int write_tensor(struct writing *w, const struct synth_tensor *t, uint64_t seed, struct error *e)
-{
-    if (t->content == SYNTH_RANDOM) {
-        return write_random(w, t, seed, e);
-    }
-    float *values = (float *)(void *)w->buffer; /* vectors are far shorter than the buffer */
-    if (t->content == SYNTH_BIAS) {
-        synth_router_bias(seed, w->o->zipf, values, (uint32_t)t->dims[0]);
-    }
-    for (uint64_t i = 0; t->content == SYNTH_ONES && i < t->dims[0]; i++) {
-        values[i] = 1.0f;
-    }
-    return append(w, values, t->bytes, e);
-}
-
-static int write_data(struct writing *w, const struct synth_list *l, struct error *e)
-{
-    struct cpu_flags flags;
-    struct topology *topology = malloc(sizeof(*topology));
-    w->buffer = malloc((size_t)BATCH_CHUNKS * CHUNK);
-    int r = topology != NULL && w->buffer != NULL ? 0 : error_nomem(e, "write buffer", (size_t)BATCH_CHUNKS * CHUNK);
-    r = r < 0 ? r : topology_read(topology, e);
+    struct synth_fill fill;
+    struct output_job job = {.make = synth_fill_piece, .ctx = &fill, .cancel = cancel, .header_only = o->header_only};
+    struct keys k = {.o = o, .m = m};
+    struct synth_vocabulary *v = NULL;
+    synth_fill_init(&fill, l, &m->shape, o->seed, o->zipf);
+    int r = output_workers(&job.workers, e);
+    r = r < 0 ? r : synth_vocabulary_create(m, &v, e);
+    k.v = v;
     if (r == 0) {
-        struct pool_options po = {.workers = min_u32(max_u32(topology->cores, 1), MAX_THREADS)};
-        r = pool_create(&po, &w->pool, e);
+        r = o->hf ? synth_folder_write(o->out, m, v, l, &job, e) : write_gguf(o, &k, l, &job, e);
     }
-    cpu_detect(&flags);
-    cpu_ops_init(&w->ops, CPU_SCALAR, &flags);
-    w->clock = clock_system();
-    w->start = clock_now_ns(&w->clock);
-    w->total = l->bytes;
-    for (size_t i = 0; r == 0 && i < l->n; i++) {
-        r = write_tensor(w, &l->items[i], synth_seed(w->o->seed, i), e);
-    }
-    pool_destroy(w->pool);
-    free(w->buffer);
-    free(topology);
-    return r;
-}
-
-/* ---- the file ---- */
-
-static int check_space(const char *path, uint64_t bytes, struct error *e)
-{
-    const char *slash = strrchr(path, '/');
-    struct str folder = {0};
-    str_append(&folder, slash != NULL ? path : ".", slash != NULL ? (size_t)(slash - path) + 1 : 1);
-    struct statvfs v;
-    bool known = !folder.failed && statvfs(folder.data, &v) == 0;
-    str_deinit(&folder);
-    uint64_t left = 0;
-    if (!known || !mul_u64(v.f_bavail, v.f_frsize, &left) || left >= bytes) {
-        return 0; /* unknown: writing will tell */
-    }
-    char need[24], there[24];
-    return error_set(e, -ENOSPC, "%s: needs %s, the file system has %s left; take fewer layers (--moe), fewer --experts or a smaller --type",
-                     path, format_bytes(need, bytes), format_bytes(there, left));
-}
-
-static int write_file(const struct options *o, const struct synth_model *m, const struct synth_list *l, const volatile int *cancel, struct error *e)
-{
-    struct writing w = {.o = o, .shape = &m->shape, .cancel = cancel};
-    int r = o->header_only ? 0 : check_space(o->out, l->bytes, e);
-    r = r < 0 ? r : gguf_writer_create(o->out, 32, &w.writer, e);
-    r = r < 0 ? r : synth_meta_write(w.writer, m, e);
-    for (size_t i = 0; r == 0 && i < l->n; i++) {
-        r = gguf_writer_tensor(w.writer, l->items[i].name, l->items[i].format, l->items[i].dims, l->items[i].n_dims, e);
-    }
-    r = r < 0 ? r : gguf_writer_begin(w.writer, e);
-    r = r < 0 || o->header_only ? r : write_data(&w, l, e);
-    r = r < 0 ? r : gguf_writer_finish(w.writer, o->header_only, e);
-    gguf_writer_destroy(w.writer);
+    synth_vocabulary_destroy(v);
     return r;
 }
 
 static int run(const struct options *o, const volatile int *cancel, struct error *e)
 {
     struct synth_model m;
-    struct synth_list l;
+    struct tensor_list l;
     int r = synth_model_find(o->shape, &o->reduction, &m, e);
     if (r == 0 && o->zipf > 0 && !m.shape.router_bias) {
         r = error_set(e, ERROR_USAGE, "--zipf: the router of shape %s has no bias to skew it with; v3, kimi-k2 and demo have", o->shape);
     }
-    r = r < 0 ? r : synth_list_build(&l, &m, &o->formats, e);
+    r = r < 0 ? r : tensor_list_build(&l, &m.shape, o->hf ? FORM_HF : FORM_GGUF, &o->formats, e);
     if (r < 0) {
         return r;
     }
-    r = write_file(o, &m, &l, cancel, e);
+    r = write_model(o, &m, &l, cancel, e);
     if (r == 0) {
         char size[24];
         fprintf(stderr, "%s: shape %s, %u layers, %zu tensors, %s of weights%s", o->out, o->shape, m.shape.layers, l.n,
@@ -305,13 +222,13 @@ static int run(const struct options *o, const volatile int *cancel, struct error
             fprintf(stderr, "%u tensors have rows that do not fit the format asked for and took its fallback\n", l.fallbacks);
         }
     }
-    synth_list_deinit(&l);
+    tensor_list_deinit(&l);
     return r;
 }
 
 int command_synth(int argc, char **argv, const volatile int *cancel)
 {
-    struct options o = {.reduction = {UINT32_MAX, UINT32_MAX, UINT32_MAX, false}, .formats = {FORMAT_Q4_K, FORMAT_Q8_0}, .seed = 1};
+    struct options o = {.reduction = {UINT32_MAX, UINT32_MAX, UINT32_MAX, false}, .formats = {FORMAT_NONE, FORMAT_NONE}, .seed = 1};
     struct error e = {0};
     int r = parse(argc, argv, &o, &e);
     if (r == 0 && o.help) {

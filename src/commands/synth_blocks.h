@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns: random weights in every block format, with a given standard deviation, from a seed. Must not know: tensors. */
+/* Owns: random weights in every format, with a given standard deviation, from a seed. Must not know: tensors. */
 #ifndef SLUICE_COMMANDS_SYNTH_BLOCKS_H
 #define SLUICE_COMMANDS_SYNTH_BLOCKS_H
 
@@ -10,12 +10,15 @@
 #include "common/format.h"
 #include "common/ops.h"
 
+enum { SYNTH_HALVES = 4096 };
+
 struct synth_filler {
     enum weight_format format;
     float scale; /* of blocks; of float formats the standard deviation */
+    uint16_t half[SYNTH_HALVES]; /* F16, BF16: numbers to draw from */
 };
 
-/* The scale is found by measuring a few blocks with `ops`. */
+/* The scale is found by measuring a few blocks with `ops`. FP8 codes have their magnitude in the scales beside them. */
 void synth_filler_init(struct synth_filler *f, enum weight_format format, float deviation, const struct ops *ops);
 
 /* Whole blocks; the same bytes for the same seed. */
@@ -23,6 +26,9 @@ void synth_filler_fill(const struct synth_filler *f, uint64_t seed, void *out, s
 
 /* A seed for part `index` of what `seed` stands for. */
 uint64_t synth_seed(uint64_t seed, uint64_t index);
+
+/* FP8 block scales that give the codes this deviation, each a little different; [n]. */
+void synth_fp8_scales(uint64_t seed, float deviation, float *out, size_t n);
 
 /* Selection bias that makes expert popularity fall about as rank^-s, in an order of the seed; s = 0: almost even. */
 void synth_router_bias(uint64_t seed, double s, float *out, uint32_t experts);

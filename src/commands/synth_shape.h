@@ -9,8 +9,9 @@
 struct synth_model {
     const char *name;      /* as in --shape */
     struct shape shape;
-    double mscale_all_dim; /* of YaRN */
-    const char *pre;       /* pre-tokenizer */
+    double mscale;   /* of YaRN: mscale and mscale_all_dim */
+    const char *pre; /* pre-tokenizer */
+    const char *model_type, *architecture; /* in config.json */
 };
 
 /* UINT32_MAX: as the shape has it. */

@@ -29,6 +29,12 @@ int pretokenizer_add(struct pretokenizer *p, const char *pattern, size_t len, st
 /* Appends the splits of a name as GGUF files have it; an unknown one is refused with the known ones. */
 int pretokenizer_add_named(struct pretokenizer *p, const char *name, size_t len, struct error *e);
 
+/* Its patterns in the order they are applied, ending with NULL; NULL for an unknown name. */
+const char *const *pretokenizer_patterns(const char *name, size_t len);
+
+/* The name for a sequence of patterns as tokenizer.json spells them, NULL if there is none. */
+const char *pretokenizer_name(const char *const *patterns, size_t n);
+
 /* The pattern that ByteLevel applies when it is asked to (use_regex). */
 extern const char *const pretokenizer_byte_level_pattern;
 

@@ -3,6 +3,7 @@
  * token silently. Must not know: files. */
 #include "src/model/pretokenizer.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Letters with case, as DeepSeek's first tokenizer lists them. */
@@ -53,24 +54,84 @@ static const struct named_patterns names[] = {
     { "chatglm-bpe", { CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" TAIL } },
 };
 
-int pretokenizer_add_named(struct pretokenizer *p, const char *name, size_t len, struct error *e)
+const char *const *pretokenizer_patterns(const char *name, size_t len)
 {
-    struct str known = { 0 };
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         if (strlen(names[i].name) == len && memcmp(names[i].name, name, len) == 0) {
-            str_deinit(&known);
-            int rc = 0;
-            for (const char *const *pattern = names[i].patterns; *pattern && rc == 0; pattern++) {
-                rc = pretokenizer_add(p, *pattern, strlen(*pattern), e);
-            }
-            return rc;
+            return names[i].patterns;
         }
+    }
+    return NULL;
+}
+
+int pretokenizer_add_named(struct pretokenizer *p, const char *name, size_t len, struct error *e)
+{
+    const char *const *pattern = pretokenizer_patterns(name, len);
+    int rc = 0;
+    for (; pattern && *pattern && rc == 0; pattern++) {
+        rc = pretokenizer_add(p, *pattern, strlen(*pattern), e);
+    }
+    if (pattern) {
+        return rc;
+    }
+    struct str known = { 0 };
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         str_printf(&known, "%s%s", i ? ", " : "", names[i].name);
     }
-    int rc = known.failed ? error_nomem(e, "pre-tokenizer names", 0)
-                          : error_set(e, ERROR_FORMAT, "unknown pre-tokenizer '%.*s', known are %s; if the file's is one of these "
-                                      "under another name, choose it with --pre-tokenizer NAME", len > 60 ? 60 : (int)len, name,
-                                      known.data);
+    rc = known.failed ? error_nomem(e, "pre-tokenizer names", 0)
+                      : error_set(e, ERROR_FORMAT, "unknown pre-tokenizer '%.*s', known are %s; if the file's is one of these "
+                                  "under another name, choose it with --pre-tokenizer NAME", len > 60 ? 60 : (int)len, name, known.data);
     str_deinit(&known);
     return rc;
+}
+
+/* ---- the way back ---- */
+
+/* One character of a pattern: the code point for a literal, \r, \n, \t and \x{...}; for any other escape its letter with
+ * this bit, so that tokenizer.json's spelling and ours compare equal. */
+#define CLASS_BIT 0x80000000u
+
+static uint32_t next_symbol(const char **at)
+{
+    const unsigned char *p = (const unsigned char *)*at;
+    uint32_t c = *p++;
+    if (c == '\\' && *p == 'x' && p[1] == '{') {
+        char *end;
+        c = (uint32_t)strtoul((const char *)p + 2, &end, 16);
+        p = (const unsigned char *)end + (*end == '}');
+    } else if (c == '\\' && *p != '\0') {
+        c = *p == 'r' ? '\r' : *p == 'n' ? '\n' : *p == 't' ? '\t' : CLASS_BIT | *p;
+        p++;
+    } else if (c >= 0xc0) { /* the text is valid UTF-8 */
+        uint32_t more = c >= 0xf0 ? 3 : c >= 0xe0 ? 2 : 1;
+        for (c &= 0x3fu >> more; more > 0 && *p != '\0'; more--) {
+            c = c << 6 | (*p++ & 0x3f);
+        }
+    }
+    *at = (const char *)p;
+    return c;
+}
+
+static bool same_pattern(const char *a, const char *b)
+{
+    while (*a && *b) {
+        if (next_symbol(&a) != next_symbol(&b)) {
+            return false;
+        }
+    }
+    return *a == *b;
+}
+
+const char *pretokenizer_name(const char *const *patterns, size_t n)
+{
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        size_t same = 0;
+        while (same < n && names[i].patterns[same] && same_pattern(names[i].patterns[same], patterns[same])) {
+            same++;
+        }
+        if (same == n && !names[i].patterns[same]) {
+            return names[i].name;
+        }
+    }
+    return NULL;
 }

@@ -17,7 +17,8 @@
 #include "io/file.h"
 #include "src/commands/commands.h"
 #include "src/commands/synth_blocks.h"
-#include "src/commands/synth_tensors.h"
+#include "src/commands/synth_shape.h"
+#include "src/commands/tensor_list.h"
 #include "src/model/bind.h"
 #include "src/model/tokenizer.h"
 
@@ -31,9 +32,7 @@ static void test_deviations(void **state)
     cpu_ops_init(&ops, CPU_SCALAR, &flags);
     static float values[ROWS * COLS];
     for (int f = 0; f < FORMAT_COUNT; f++) {
-        if (weight_format_info((enum weight_format)f)->ggml < 0) {
-            continue;
-        }
+        float scales[COLS / FORMAT_SCALE_BLOCK]; /* of FP8 */
         uint64_t row_bytes;
         assert_true(weight_row_bytes((enum weight_format)f, COLS, &row_bytes));
         unsigned char *data = malloc(ROWS * row_bytes), *again = malloc(ROWS * row_bytes);
@@ -43,7 +42,9 @@ static void test_deviations(void **state)
         synth_filler_fill(&filler, 7, data, ROWS * row_bytes);
         synth_filler_fill(&filler, 7, again, ROWS * row_bytes);
         assert_memory_equal(data, again, ROWS * row_bytes);
-        struct dequantise_args a = {.w = {.data = data, .row_bytes = row_bytes, .rows = ROWS, .cols = COLS, .format = (enum weight_format)f},
+        synth_fp8_scales(5, 0.012f, scales, ARRAY_LEN(scales));
+        struct dequantise_args a = {.w = {.data = data, .row_bytes = row_bytes, .rows = ROWS, .cols = COLS, .format = (enum weight_format)f,
+                                          .scale = scales, .scale_cols = COLS / FORMAT_SCALE_BLOCK},
                                     .y = values, .row_end = ROWS};
         ops.dequantise[f](&a);
         double sum = 0, squares = 0;
@@ -59,22 +60,22 @@ static void test_deviations(void **state)
     }
 }
 
-static struct synth_list list_of(const char *name, enum weight_format experts, enum weight_format dense, bool mtp)
+static struct tensor_list list_of(const char *name, enum tensor_form form, enum weight_format experts, enum weight_format dense, bool mtp)
 {
     struct synth_reduction r = {UINT32_MAX, UINT32_MAX, UINT32_MAX, mtp};
-    struct synth_formats f = {experts, dense};
+    struct tensor_formats f = {experts, dense};
     struct synth_model m;
-    struct synth_list l;
+    struct tensor_list l;
     struct error e = {0};
     assert_int_equal(synth_model_find(name, &r, &m, &e), 0);
-    assert_int_equal(synth_list_build(&l, &m, &f, &e), 0);
+    assert_int_equal(tensor_list_build(&l, &m.shape, form, &f, &e), 0);
     return l;
 }
 
 static void test_published_numbers(void **state)
 {
     (void)state;
-    struct synth_list l = list_of("v3", FORMAT_Q4_K, FORMAT_Q8_0, false);
+    struct tensor_list l = list_of("v3", FORM_GGUF, FORMAT_Q4_K, FORMAT_Q8_0, false);
     uint64_t experts = 0, f32 = 0;
     for (size_t i = 0; i < l.n; i++) {
         experts += strstr(l.items[i].name, "_exps.") != NULL ? l.items[i].bytes : 0;
@@ -89,14 +90,18 @@ static void test_published_numbers(void **state)
     assert_int_equal(l.n, 1086);
     assert_int_equal(f32, 361);
     assert_int_equal(experts, UINT64_C(24772608) * 14848);
-    synth_list_deinit(&l);
+    tensor_list_deinit(&l);
 
-    l = list_of("v3", FORMAT_BF16, FORMAT_BF16, false); /* 2 bytes a parameter, 4 for norms, routers and biases */
+    l = list_of("v3", FORM_GGUF, FORMAT_BF16, FORMAT_BF16, false); /* 2 bytes a parameter, 4 for norms, routers and biases */
     assert_int_equal(l.bytes, 2 * UINT64_C(671026419200) + 2 * (UINT64_C(1006592) + 106445312));
-    synth_list_deinit(&l);
-    l = list_of("v2-lite", FORMAT_Q4_K, FORMAT_Q8_0, false);
+    tensor_list_deinit(&l);
+    l = list_of("v2-lite", FORM_GGUF, FORMAT_Q4_K, FORMAT_Q8_0, false);
     assert_int_equal(l.fallbacks, 26); /* rows of 1408 in ffn_down_exps */
-    synth_list_deinit(&l);
+    tensor_list_deinit(&l);
+    l = list_of("v3", FORM_HF, FORMAT_F8_E4M3, FORMAT_F8_E4M3, true); /* the published folder, tensor for tensor */
+    assert_int_equal(l.n, 91991);
+    assert_int_equal(l.bytes, UINT64_C(688574839360));
+    tensor_list_deinit(&l);
 }
 
 static void test_popularity(void **state)
@@ -124,13 +129,14 @@ static void test_popularity(void **state)
 static void test_usage(void **state)
 {
     (void)state;
-    static const char *const bad[][6] = {
+    static const char *const bad[][8] = {
         {"synth", "--shape", "v9", "-o", "x"}, {"synth", "--shape", "demo"}, {"synth", "-o", "x"}, {"synth", "--shape", "demo", "-o"},
-        {"synth", "--colour"}, {"synth", "--seed", "x"}, {"synth", "--zipf", "-1"}, {"synth", "--type", "q9"}, {"synth", "--type", "f8_e4m3"},
+        {"synth", "--colour"}, {"synth", "--seed", "x"}, {"synth", "--zipf", "-1"}, {"synth", "--type", "q9"}, {"synth", "--shape", "demo", "--type", "fp8", "-o", "x"},
+        {"synth", "--shape", "demo", "--type", "q4_k", "-o", "x/"},
         {"synth", "--moe", "1.5"}};
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         int n = 0;
-        while (n < 6 && bad[i][n] != NULL) {
+        while (n < 8 && bad[i][n] != NULL) {
             n++;
         }
         assert_int_equal(command_synth(n, (char **)(uintptr_t)bad[i], NULL), 2);
@@ -150,9 +156,9 @@ static int make(const char *path, const char *const *more, const volatile int *c
 static void test_file_loads(void **state)
 {
     const char *folder = *state;
-    char path[200], tmp[210];
+    char path[200], part[210];
     snprintf(path, sizeof(path), "%s/a.gguf", folder);
-    snprintf(tmp, sizeof(tmp), "%s.tmp", path);
+    snprintf(part, sizeof(part), "%s.part", path);
     struct bind_options o = {.path = path, .mtp = true, .group_routing = true};
     struct weights *w;
     struct tokenizer *t;
@@ -190,15 +196,16 @@ static void test_file_loads(void **state)
     volatile int cancel = 1; /* an older file stays, the new one leaves nothing */
     struct file before, after;
     assert_int_equal(file_open(path, &before, &e), 0);
-    assert_int_equal(make(path, (const char *const[]){NULL}, &cancel), 130);
+    assert_int_equal(make(path, (const char *const[]){NULL}, NULL), 2);
+    assert_int_equal(make(path, (const char *const[]){"--force", NULL}, &cancel), 130);
     assert_int_equal(file_open(path, &after, &e), 0);
     assert_int_equal(after.inode, before.inode);
     assert_int_equal(after.size, before.size);
     file_close(&before);
     file_close(&after);
-    assert_false(file_exists(tmp));
+    assert_false(file_exists(part));
 
-    assert_int_equal(make(path, (const char *const[]){"--header-only", NULL}, NULL), 0);
+    assert_int_equal(make(path, (const char *const[]){"--header-only", "--force", NULL}, NULL), 0);
     assert_true(weights_open(&o, &w, &e) < 0);
     o.allow_header_only = true;
     assert_int_equal(weights_open(&o, &w, &e), 0);
@@ -206,31 +213,63 @@ static void test_file_loads(void **state)
     weights_close(w);
 }
 
+/* Headers of both forms of every shape describe the same model, and nothing has to be assumed. */
 static void test_every_shape_binds(void **state)
 {
     const char *folder = *state;
-    char path[200];
-    snprintf(path, sizeof(path), "%s/h.gguf", folder);
     static const char *const shapes[] = {"v3", "v2", "v2-lite", "kimi-k2", "demo"};
-    for (size_t i = 0; i < ARRAY_LEN(shapes); i++) {
-        const char *argv[] = {"synth", "--shape", shapes[i], "--header-only", "-o", path};
+    for (size_t i = 0; i < 2 * ARRAY_LEN(shapes); i++) {
+        const char *name = shapes[i / 2];
+        char path[200];
+        snprintf(path, sizeof(path), "%s/%s.h%s", folder, name, i % 2 == 0 ? "gguf" : "hf/");
+        const char *argv[] = {"synth", "--shape", name, "--header-only", "-o", path};
         struct synth_model m;
         struct synth_reduction none = {UINT32_MAX, UINT32_MAX, UINT32_MAX, false};
         struct bind_options o = {.path = path, .group_routing = true, .allow_header_only = true};
         struct weights *w;
+        struct tokenizer *t;
         struct error e = {0};
         assert_int_equal(command_synth(6, (char **)(uintptr_t)argv, NULL), 0);
-        if (weights_open(&o, &w, &e) != 0) {
-            fail_msg("%s: %s", shapes[i], e.text);
+        if (weights_open(&o, &w, &e) != 0 || tokenizer_open(path, NULL, &t, &e) != 0) {
+            fail_msg("%s: %s", path, e.text);
         }
-        assert_int_equal(synth_model_find(shapes[i], &none, &m, &e), 0);
+        assert_int_equal(synth_model_find(name, &none, &m, &e), 0);
         const struct shape *a = &m.shape, *b = &w->shape;
         assert_true(a->layers == b->layers && a->dense_layers == b->dense_layers && a->experts == b->experts && a->groups == b->groups);
         assert_true(a->groups_used == b->groups_used && a->q_lora == b->q_lora && a->shared_width == b->shared_width && a->score == b->score);
         assert_true(a->yarn_beta_fast == b->yarn_beta_fast && a->rope_theta == b->rope_theta && a->routed_factor == b->routed_factor);
-        assert_int_equal(b->n_notes, 0); /* nothing had to be assumed */
+        assert_true(a->rope_magnitude == b->rope_magnitude && fabs(a->attn_scale - b->attn_scale) < 1e-6 * a->attn_scale);
+        assert_int_equal(b->n_notes, 0);
+        size_t ends;
+        assert_int_equal(tokenizer_bos(t), a->bos);
+        assert_int_equal(tokenizer_eos(t, &ends)[0], a->eos[0]);
+        tokenizer_close(t);
         weights_close(w);
     }
+}
+
+static void test_folder(void **state)
+{
+    const char *folder = *state;
+    char path[200], file[300];
+    snprintf(path, sizeof(path), "%s/hf", folder);
+    struct bind_options o = {.path = path, .mtp = true, .group_routing = true};
+    struct weights *w;
+    struct error e = {0};
+    volatile int cancel = 1;
+    assert_int_equal(make(path, (const char *const[]){"--hf", "--mtp", "--moe", "2", NULL}, &cancel), 130);
+    snprintf(file, sizeof(file), "%s.part", path);
+    assert_false(file_exists(path) || file_exists(file));
+    assert_int_equal(make(path, (const char *const[]){"--hf", "--mtp", "--moe", "2", NULL}, NULL), 0);
+    if (weights_open(&o, &w, &e) != 0) {
+        fail_msg("%s", e.text);
+    }
+    assert_int_equal(w->shape.mtp_layers, 1);
+    assert_int_equal(w->layers[1].experts[63].down.format, FORMAT_F8_E4M3);
+    assert_int_equal(w->layers[1].role[ROLE_ROUTER].format, FORMAT_BF16);
+    assert_int_equal(w->layers[3].role[ROLE_MTP_EH].format, FORMAT_BF16);
+    weights_close(w);
+    assert_int_equal(make(path, (const char *const[]){"--hf", NULL}, NULL), 2); /* it is there */
 }
 
 static int setup(void **state)
@@ -252,6 +291,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_deviations), cmocka_unit_test(test_published_numbers), cmocka_unit_test(test_popularity),
         cmocka_unit_test(test_usage),      cmocka_unit_test(test_file_loads),        cmocka_unit_test(test_every_shape_binds),
+        cmocka_unit_test(test_folder),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
