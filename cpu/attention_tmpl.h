@@ -464,4 +464,60 @@ static void attn_merge(const struct attn_merge_args *args)
     }
 }
 
+/* ---- softmax of bulk rows ---- */
+
+SIMD_INLINE float softmax_max(const float *s, uint32_t seen, float m)
+{
+    struct vf top = vf_set1(m);
+    uint32_t t = 0;
+    for (; t + 16 <= seen; t += 16) {
+        top = vf_max(vf_load(s + t), top);
+    }
+    if (t < seen) {
+        top = vf_select(vi_first(seen - t), vf_max(vf_load_first(s + t, seen - t), top), top);
+    }
+    float lanes[16];
+    vf_store(lanes, top);
+    for (uint32_t l = 0; l < 16; l++) {
+        m = lanes[l] > m ? lanes[l] : m;
+    }
+    return m;
+}
+
+/* Returns the sum of the weights. */
+SIMD_INLINE float softmax_weights(float *s, uint32_t seen, uint32_t n, float m)
+{
+    struct vf sum = vf_zero(), top = vf_set1(m);
+    uint32_t t = 0;
+    for (; t + 16 <= seen; t += 16) {
+        struct vf e = vf_exp(vf_sub(vf_load(s + t), top));
+        vf_store(s + t, e);
+        sum = vf_add(sum, e);
+    }
+    if (t < seen) {
+        struct vf e = vf_exp(vf_sub(vf_load_first(s + t, seen - t), top));
+        e = vf_select(vi_first(seen - t), e, vf_zero());
+        vf_store_first(s + t, e, seen - t);
+        sum = vf_add(sum, e);
+    }
+    memset(s + seen, 0, (n - seen) * sizeof(*s));
+    return vf_sum(sum);
+}
+
+static void attn_softmax(const struct attn_softmax_args *args)
+{
+    for (uint32_t i = 0; i < args->rows; i++) {
+        const uint32_t seen = min_u32(args->seen + i, args->n);
+        float *s = args->s + i * args->s_stride, *acc = args->acc + (size_t)i * args->width;
+        float m = softmax_max(s, seen, args->m[i]), sum = softmax_weights(s, seen, args->n, m);
+        float before = exp_exact(args->m[i] - m);
+        for (uint32_t c = 0; before != 1.0f && c < args->width; c += 16) {
+            uint32_t n = min_u32(16, args->width - c);
+            vf_store_first(acc + c, vf_mul(vf_load_first(acc + c, n), vf_set1(before)), n);
+        }
+        args->z[i] = fmaf(args->z[i], before, sum);
+        args->m[i] = m;
+    }
+}
+
 #endif

@@ -18,6 +18,7 @@ static void init_scalar(struct ops *ret_ops)
         .swiglu = ref_swiglu,
         .attn_segment = ref_attn_segment,
         .attn_merge = ref_attn_merge,
+        .attn_softmax = ref_attn_softmax,
         .router = ref_router,
         .expert_sum = ref_expert_sum,
         .add = ref_add,

@@ -22,6 +22,7 @@ void ref_kv_store(const struct kv_store_args *args);       /* any type */
 void ref_kv_load(const struct kv_load_args *args);         /* any type */
 void ref_attn_segment(const struct attn_segment_args *args);
 void ref_attn_merge(const struct attn_merge_args *args);
+void ref_attn_softmax(const struct attn_softmax_args *args);
 void ref_router(const struct router_args *args);
 void ref_expert_sum(const struct expert_sum_args *args);
 void ref_add(const struct add_args *args);

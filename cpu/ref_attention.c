@@ -5,6 +5,7 @@
 
 #include "common/exact.h"
 #include "common/intmath.h"
+#include "cpu/lanes.h"
 #include "cpu/ref.h"
 
 enum { KV_BLOCK = 32 };
@@ -183,5 +184,27 @@ void ref_attn_merge(const struct attn_merge_args *args)
     }
     for (uint32_t c = 0; c < args->latent; c++) {
         args->y[c] /= z;
+    }
+}
+
+void ref_attn_softmax(const struct attn_softmax_args *args)
+{
+    for (uint32_t i = 0; i < args->rows; i++) {
+        const uint32_t seen = min_u32(args->seen + i, args->n);
+        float *s = args->s + i * args->s_stride, *acc = args->acc + (size_t)i * args->width;
+        float m = args->m[i], lanes[LANES] = {0};
+        for (uint32_t t = 0; t < seen; t++) {
+            m = max_of(m, s[t]);
+        }
+        for (uint32_t t = 0; t < args->n; t++) {
+            s[t] = t < seen ? exp_exact(s[t] - m) : 0.0f;
+            lanes[t % LANES] += s[t];
+        }
+        float before = exp_exact(args->m[i] - m);
+        for (uint32_t c = 0; c < args->width; c++) {
+            acc[c] *= before;
+        }
+        args->z[i] = fmaf(args->z[i], before, lanes_sum(lanes));
+        args->m[i] = m;
     }
 }

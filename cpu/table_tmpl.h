@@ -103,6 +103,7 @@ static void set_table(struct ops *ops)
     ops->kv_load[KV_Q8_0] = kv_load_q8_0;
     ops->attn_segment = attn_segment;
     ops->attn_merge = attn_merge;
+    ops->attn_softmax = attn_softmax;
     ops->expert_sum = expert_sum;
     ops->add = add;
 }

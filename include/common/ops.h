@@ -149,6 +149,16 @@ struct attn_merge_args {
     uint32_t segments, latent;
 };
 
+/* Softmax of bulk attention over one tile of positions: scores become exp(s - M), M the largest of the row so far; what was
+ * accumulated before is brought to the new M. Sums by dot16's lanes and tree. Row i sees seen + i positions, n at most. */
+struct attn_softmax_args {
+    float *s;    /* [rows, s_stride] scores, then weights: 0 at positions that are not seen */
+    float *acc;  /* [rows, width] *= exp(M before - M) */
+    float *m, *z; /* [rows] largest, sum of weights: -inf and 0 before the first tile */
+    size_t s_stride;
+    uint32_t rows, n, seen, width; /* seen >= 1 */
+};
+
 /* ---- router ---- */
 
 enum router_score { ROUTER_SOFTMAX, ROUTER_SIGMOID };
@@ -213,6 +223,7 @@ struct ops {
     void (*kv_load[KV_TYPE_COUNT])(const struct kv_load_args *);
     void (*attn_segment)(const struct attn_segment_args *);
     void (*attn_merge)(const struct attn_merge_args *);
+    void (*attn_softmax)(const struct attn_softmax_args *);
     void (*router)(const struct router_args *);
     void (*expert_sum)(const struct expert_sum_args *);
     void (*add)(const struct add_args *);

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "common/exact.h"
 #include "src/run/mla.h"
 
 struct bulk_job {
@@ -81,50 +80,30 @@ static void load_tile(const struct bulk_job *j, uint32_t t0, uint32_t n, float *
     }
 }
 
-/* Scores of one row become exp(s - M); positions after the row's own get weight 0. Rescales what was accumulated. */
-static void softmax_row(float *s, uint32_t n, uint32_t seen, float *m, float *z, float *acc, uint32_t width)
-{
-    float top = *m, sum = 0.0f;
-    for (uint32_t t = 0; t < seen; t++) {
-        top = s[t] > top || isnan(s[t]) ? s[t] : top;
-    }
-    if (seen > 0) {
-        float a = exp_exact(*m - top);
-        for (uint32_t t = 0; t < seen; t++) {
-            s[t] = exp_exact(s[t] - top);
-            sum += s[t];
-        }
-        for (uint32_t i = 0; i < width; i++) {
-            acc[i] *= a;
-        }
-        *z = *z * a + sum;
-        *m = top;
-    }
-    memset(s + seen, 0, (n - seen) * sizeof(*s));
-}
-
+/* Rows that see position t0 or later, for positions [t0, t0 + n): the first of them sees all before its own. */
 static void attend_tile(const struct bulk_job *j, const float *q, size_t q_stride, uint32_t t0, uint32_t n, const struct bulk_scratch *t)
 {
     const struct engine *g = j->g;
     const struct shape *s = g->shape;
-    uint32_t rows = j->rows, latent = s->kv_lora, cs = latent + s->rope, width = j->absorbed ? latent : s->v_head;
+    uint32_t i0 = t0 > j->p0 ? t0 - j->p0 : 0, rows = j->rows - i0;
+    uint32_t latent = s->kv_lora, cs = latent + s->rope, width = j->absorbed ? latent : s->v_head;
     bool fused = j->l->matrix[ROLE_KV_B].rows != 0;
-    float scale = (float)s->attn_scale;
+    float scale = (float)s->attn_scale, *acc = t->acc + (size_t)i0 * width;
+    q += i0 * q_stride;
     load_tile(j, t0, n, t->c);
     if (j->absorbed) {
-        gemm(g, t->q_latent, latent, t->c, cs, true, t->scores, BULK_T, rows, n, latent, scale, 0.0f);
+        gemm(g, t->q_latent + (size_t)i0 * latent, latent, t->c, cs, true, t->scores, BULK_T, rows, n, latent, scale, 0.0f);
     } else {
         gemm(g, t->c, cs, t->uk, fused ? latent : s->nope, fused, t->k, s->nope, n, s->nope, latent, 1.0f, 0.0f);
         gemm(g, t->c, cs, t->uv, latent, true, t->v, s->v_head, n, s->v_head, latent, 1.0f, 0.0f);
         gemm(g, q, q_stride, t->k, s->nope, true, t->scores, BULK_T, rows, n, s->nope, scale, 0.0f);
     }
     gemm(g, q + s->nope, q_stride, t->c + latent, cs, true, t->scores, BULK_T, rows, n, s->rope, scale, 1.0f);
-    for (uint32_t i = 0; i < rows; i++) {
-        uint32_t end = j->p0 + i + 1, seen = end <= t0 ? 0 : min_u32(n, end - t0);
-        softmax_row(t->scores + (size_t)i * BULK_T, n, seen, &t->m[i], &t->z[i], t->acc + (size_t)i * width, width);
-    }
-    const float *values = j->absorbed ? t->c : t->v;
-    gemm(g, t->scores, BULK_T, values, j->absorbed ? cs : s->v_head, false, t->acc, width, rows, width, n, 1.0f, 1.0f);
+    g->ops.attn_softmax(&(struct attn_softmax_args){
+        .s = t->scores, .s_stride = BULK_T, .acc = acc, .m = t->m + i0, .z = t->z + i0,
+        .rows = rows, .n = n, .seen = min_u32(n, j->p0 + i0 + 1 - t0), .width = width,
+    });
+    gemm(g, t->scores, BULK_T, j->absorbed ? t->c : t->v, j->absorbed ? cs : s->v_head, false, acc, width, rows, width, n, 1.0f, 1.0f);
 }
 
 static void head_task(void *ctx, uint32_t head, uint32_t worker)

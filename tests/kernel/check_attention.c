@@ -217,6 +217,71 @@ static bool merge_case(struct check *c, int unused)
     return check_same(c, "y", a.y, b.y, a.latent);
 }
 
+/* ---- softmax of bulk rows ---- */
+
+/* Weights are what doubles say, in the rows' own tile and in what earlier tiles left. */
+static bool softmax_near_doubles(struct check *c, const struct attn_softmax_args *a, const float *scores,
+                                 const float *m_before, const float *z_before)
+{
+    for (uint32_t i = 0; i < a->rows; i++) {
+        uint32_t seen = min_u32(a->seen + i, a->n);
+        double max = (double)m_before[i], z;
+        for (uint32_t t = 0; t < seen; t++) {
+            max = fmax(max, (double)scores[i * a->s_stride + t]);
+        }
+        z = (double)z_before[i] * exp((double)m_before[i] - max);
+        for (uint32_t t = 0; t < a->n; t++) {
+            double weight = t < seen ? exp((double)scores[i * a->s_stride + t] - max) : 0;
+            z += weight;
+            if (!check_near(c, "weight", weight, (double)a->s[i * a->s_stride + t], 1e-5)) {
+                return false;
+            }
+        }
+        if (!check_near(c, "z", z, (double)a->z[i], 1e-5 * z)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool softmax_case(struct check *c, int first_tile)
+{
+    struct attn_softmax_args a = {.rows = check_below(c, 5), .n = 1 + check_below(c, 80), .width = 1 + check_below(c, 70)};
+    a.s_stride = a.n + check_below(c, 4);
+    a.seen = 1 + check_below(c, a.n);
+    size_t scores = a.rows * a.s_stride, sums = (size_t)a.rows * a.width;
+    float *s = check_floats(c, scores), *acc = check_floats(c, sums), *m = check_floats(c, a.rows),
+          *z = check_floats(c, a.rows);
+    bool tame = !check_one_in(c, 4) || check_fill_activations(c, s, scores);
+    for (uint32_t i = 0; i < a.rows; i++) {
+        m[i] = first_tile ? -INFINITY : m[i];
+        z[i] = first_tile ? 0.0f : 1.0f + fabsf(z[i]);
+    }
+    struct attn_softmax_args b = a;
+    a.s = check_bytes(c, scores * sizeof(float));
+    a.acc = check_bytes(c, sums * sizeof(float));
+    a.m = check_bytes(c, a.rows * sizeof(float));
+    a.z = check_bytes(c, a.rows * sizeof(float));
+    b.s = check_bytes(c, scores * sizeof(float));
+    b.acc = check_bytes(c, sums * sizeof(float));
+    b.m = check_bytes(c, a.rows * sizeof(float));
+    b.z = check_bytes(c, a.rows * sizeof(float));
+    for (int k = 0; k < 2; k++) {
+        struct attn_softmax_args *to = k ? &b : &a;
+        memcpy(to->s, s, scores * sizeof(float));
+        memcpy(to->acc, acc, sums * sizeof(float));
+        memcpy(to->m, m, a.rows * sizeof(float));
+        memcpy(to->z, z, a.rows * sizeof(float));
+        (k ? c->ops : c->ref)->attn_softmax(to);
+    }
+    snprintf(c->shape, sizeof(c->shape), "rows %u, n %u, seen %u, width %u", a.rows, a.n, a.seen, a.width);
+    drop_zero_sign(a.m, a.rows);
+    drop_zero_sign(b.m, b.rows);
+    return check_same(c, "s", a.s, b.s, scores) && check_same(c, "acc", a.acc, b.acc, sums) &&
+           check_same(c, "m", a.m, b.m, a.rows) && check_same(c, "z", a.z, b.z, a.rows) &&
+           (!tame || softmax_near_doubles(c, &b, s, m, z));
+}
+
 /* ---- rates: one full segment for 16 heads, 512 + 64 ---- */
 
 struct bench {
@@ -278,5 +343,7 @@ void check_attention(struct check *c)
     }
     if (!c->bench) {
         check_slot(c, "attn_merge", "", 0, o->attn_merge == r->attn_merge, merge_case);
+        check_slot(c, "attn_softmax", "later", 0, o->attn_softmax == r->attn_softmax, softmax_case);
+        check_slot(c, "attn_softmax", "first", 1, o->attn_softmax == r->attn_softmax, softmax_case);
     }
 }
