@@ -1,18 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns: latent attention of exact rows and what both row classes share (mla.h). */
+/* Owns: latent attention of exact rows and what both row classes share (mla.h). Stage 0 of the job of exact rows absorbs UK
+ * into q, a task per head; stage 1 attends, a task per row, segment and group of heads; stage 2 merges segments and applies UV, a task
+ * per head. */
 #include "src/run/mla.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
-enum { HEADS_PER_TASK = 8, SEGMENT_POSITIONS = KV_PAGE * KV_SEGMENT_PAGES };
+enum {
+    SEGMENT_POSITIONS = KV_PAGE * KV_SEGMENT_PAGES,
+    HEADS_AT_ONCE = 4,   /* what kernels take together */
+    GROUP_HEADS_MAX = 64, /* their q and sums stay in the second-level cache beside a page */
+    GROUPS_MAX = 256,
+};
 
 struct mla_job {
     struct engine *g;
     const struct batch *b;
     const struct resident_layer *l;
     uint32_t layer;
-    uint32_t first, n;  /* rows of the group whose attention is open */
+    uint32_t first, n;  /* rows whose attention is open */
     uint32_t segments;  /* most segments one of them sees */
+    uint32_t groups, group_heads; /* of the tasks of stage 1 */
+    _Atomic uint32_t absorbed[GROUPS_MAX], attended[GROUPS_MAX]; /* [groups] tasks done */
 };
 
 /* ---- projections, rope, cache append ---- */
@@ -83,12 +93,10 @@ static struct act_rows gathered(const struct engine *g, struct worker_scratch *w
 }
 
 /* q'_h = UK_h^T qn_h for all open rows of one head. */
-static void absorb_task(void *ctx, uint32_t head, uint32_t worker)
+static void absorb(const struct mla_job *j, uint32_t head, struct worker_scratch *ws)
 {
-    const struct mla_job *j = ctx;
     const struct engine *g = j->g;
     const struct shape *s = g->shape;
-    struct worker_scratch *ws = &g->work.worker[worker];
     size_t q_stride = row_stride(s->heads * shape_q_head(s)), y_stride = (size_t)s->heads * s->kv_lora;
     const float *q = g->work.q + j->first * q_stride + (size_t)head * shape_q_head(s);
     float *y = g->work.q_latent + (size_t)head * s->kv_lora;
@@ -108,15 +116,12 @@ static void absorb_task(void *ctx, uint32_t head, uint32_t worker)
     product_tile(g, &uk, act, j->n, false, y, y_stride, ws);
 }
 
-/* One row, one segment of 1,024 positions, a group of heads. */
-static void segment_task(void *ctx, uint32_t task, uint32_t worker)
+/* One row, one segment of 1,024 positions, a group of heads from h0 on. */
+static void attend_segment(const struct mla_job *j, uint32_t i, uint32_t segment, uint32_t h0, struct worker_scratch *ws)
 {
-    const struct mla_job *j = ctx;
     const struct engine *g = j->g;
     const struct shape *s = g->shape;
     const struct work *w = &g->work;
-    uint32_t groups = (uint32_t)ceil_div_u64(s->heads, HEADS_PER_TASK);
-    uint32_t i = task / (groups * j->segments), segment = task / groups % j->segments, h0 = task % groups * HEADS_PER_TASK;
     const struct batch_row *row = &j->b->rows[j->first + i];
     uint32_t t0 = segment * SEGMENT_POSITIONS;
     if (t0 > row->position) {
@@ -133,21 +138,19 @@ static void segment_task(void *ctx, uint32_t task, uint32_t worker)
         .q_latent = w->q_latent + ((size_t)i * s->heads + h0) * s->kv_lora,
         .q_rope = w->q + (j->first + i) * row_stride(s->heads * shape_q_head(s)) + (size_t)h0 * shape_q_head(s) + s->nope,
         .q_rope_stride = shape_q_head(s),
-        .scratch = w->worker[worker].attn,
+        .scratch = ws->attn,
         .m = w->part_m + part, .z = w->part_z + part, .u = w->part_u + part * s->kv_lora,
         .scale = (float)s->attn_scale,
-        .heads = min_u32(HEADS_PER_TASK, s->heads - h0),
+        .heads = min_u32(j->group_heads, s->heads - h0),
     });
 }
 
 /* Joins segments and applies UV_h for all open rows of one head. */
-static void value_task(void *ctx, uint32_t head, uint32_t worker)
+static void value(const struct mla_job *j, uint32_t head, struct worker_scratch *ws)
 {
-    const struct mla_job *j = ctx;
     const struct engine *g = j->g;
     const struct shape *s = g->shape;
     const struct work *w = &g->work;
-    struct worker_scratch *ws = &w->worker[worker];
     for (uint32_t i = 0; i < j->n; i++) {
         size_t part = (size_t)i * w->size.segments * s->heads + head;
         g->ops.attn_merge(&(struct attn_merge_args){
@@ -164,11 +167,55 @@ static void value_task(void *ctx, uint32_t head, uint32_t worker)
     product_tile(g, &uv, act, j->n, false, w->heads + j->first * y_stride + (size_t)head * s->v_head, y_stride, ws);
 }
 
+/* Counts on even when cancelled: others wait for it. */
+static void attend_task(void *ctx, uint32_t task, uint32_t worker)
+{
+    struct mla_job *j = ctx;
+    uint32_t heads = j->g->shape->heads, parts = j->n * j->segments;
+    struct worker_scratch *ws = &j->g->work.worker[worker];
+    bool cancelled = engine_cancelled(j->g);
+    if (task < heads) {
+        if (!cancelled) {
+            absorb(j, task, ws);
+        }
+        atomic_fetch_add_explicit(&j->absorbed[task / j->group_heads], 1, memory_order_release);
+        return;
+    }
+    task -= heads;
+    if (task < j->groups * parts) { /* neighbours share a segment: the second one finds it in cache */
+        uint32_t group = task % j->groups, part = task / j->groups, h0 = group * j->group_heads;
+        pool_wait_count(&j->absorbed[group], min_u32(j->group_heads, heads - h0));
+        if (!cancelled) {
+            attend_segment(j, part / j->segments, part % j->segments, h0, ws);
+        }
+        atomic_fetch_add_explicit(&j->attended[group], 1, memory_order_release);
+        return;
+    }
+    task -= j->groups * parts;
+    pool_wait_count(&j->attended[task / j->group_heads], parts);
+    if (!cancelled) {
+        value(j, task, ws);
+    }
+}
+
+/* Groups as large as two tasks per worker allow: heads of a group share a page's conversion. No result depends on it. */
+static void choose_groups(struct mla_job *j)
+{
+    uint32_t heads = j->g->shape->heads, wanted = (uint32_t)ceil_div_u64(2 * j->g->work.workers, j->n * j->segments);
+    uint32_t each = (uint32_t)align_up_u64(ceil_div_u64(heads, wanted), HEADS_AT_ONCE);
+    each = max_u32(min_u32(each, GROUP_HEADS_MAX), (uint32_t)ceil_div_u64(heads, GROUPS_MAX));
+    j->group_heads = each;
+    j->groups = (uint32_t)ceil_div_u64(heads, each);
+    for (uint32_t k = 0; k < j->groups; k++) {
+        atomic_init(&j->absorbed[k], 0);
+        atomic_init(&j->attended[k], 0);
+    }
+}
+
 static int attend_exact(struct mla_job *j, const struct span *span, struct error *e)
 {
     struct engine *g = j->g;
-    const struct shape *s = g->shape;
-    uint32_t groups = (uint32_t)ceil_div_u64(s->heads, HEADS_PER_TASK);
+    uint32_t heads = g->shape->heads;
     int r = 0;
     for (j->first = span->begin; j->first < span->end && r == 0; j->first += j->n) {
         j->n = min_u32(g->work.size.attn_rows, span->end - j->first);
@@ -176,9 +223,10 @@ static int attend_exact(struct mla_job *j, const struct span *span, struct error
         for (uint32_t i = 0; i < j->n; i++) {
             j->segments = max_u32(j->segments, j->b->rows[j->first + i].position / SEGMENT_POSITIONS + 1);
         }
-        r = engine_parallel(g, s->heads, absorb_task, j, e);
-        r = r < 0 ? r : engine_parallel(g, j->n * j->segments * groups, segment_task, j, e);
-        r = r < 0 ? r : engine_parallel(g, s->heads, value_task, j, e);
+        choose_groups(j);
+        const uint32_t count[3] = {heads, j->n * j->segments * j->groups, heads};
+        pool_run_job(g->pool, &(struct pool_job){.fn = attend_task, .ctx = j, .stages = 3, .nodes = 1, .count = count});
+        r = engine_interrupted(g, e);
     }
     return r;
 }
