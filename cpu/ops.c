@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns: the table of host kernels, filled with the scalar definition first and overwritten by stronger instruction
- * sets; the only dispatch point. Must not know: what a kernel does. */
+/* Owns: the table of host kernels, filled with the scalar definition first and overwritten by what the processor's
+ * family has. Must not know: what a kernel does. */
 #include "cpu/cpu.h"
 #include "cpu/gemm.h"
+#include "cpu/native.h"
 #include "cpu/ref.h"
-#include "cpu/x86/init.h"
 
 static void init_scalar(struct ops *ret_ops)
 {
@@ -44,11 +44,5 @@ void cpu_ops_init(struct ops *ret_ops, enum cpu_isa isa, const struct cpu_flags 
 {
     gemm_init();
     init_scalar(ret_ops);
-    if (isa >= CPU_AVX2) {
-        cpu_ops_init_avx2(ret_ops, flags);
-        cpu_ops_init_bulk_avx2(ret_ops);
-    }
-    if (isa >= CPU_AVX512) {
-        cpu_ops_init_avx512(ret_ops, flags);
-    }
+    ops_init_native(ret_ops, isa, flags);
 }

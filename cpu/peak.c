@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns: loops that only read memory or only multiply, for processors without vector units, and the choice of the
- * strongest loop a machine has. Must not know: clocks, threads. */
-#include "cpu/peak.h"
-
-#include "common/attr.h"
+/* Owns: loops that only read memory or only multiply, for processors without vector units. Must not know: clocks,
+ * threads. */
+#include "cpu/native.h"
 
 enum { LANES = 16 };
 
@@ -67,21 +65,5 @@ void cpu_peak_init(struct cpu_peak *ret_peak, enum cpu_isa isa, const struct cpu
         .compute = {[PEAK_FMA] = fma_scalar, [PEAK_INT8] = int8_scalar},
         .name = {[PEAK_FMA] = "scalar", [PEAK_INT8] = "scalar"},
     };
-    const struct {
-        bool there;
-        void (*init)(struct cpu_peak *);
-    } stronger[] = {
-        {isa >= CPU_AVX2, peak_init_avx2},
-        {isa >= CPU_AVX2 && flags->avx_vnni, peak_init_avx_vnni},
-        {isa >= CPU_AVX512, peak_init_avx512},
-        {isa >= CPU_AVX512 && flags->avx512_vnni, peak_init_avx512_vnni},
-        {isa >= CPU_AVX512 && flags->avx512_bf16, peak_init_avx512_bf16},
-        {isa >= CPU_AVX512 && flags->amx_int8, peak_init_amx_int8},
-        {isa >= CPU_AVX512 && flags->amx_bf16, peak_init_amx_bf16},
-    };
-    for (size_t i = 0; i < ARRAY_LEN(stronger); i++) {
-        if (stronger[i].there) {
-            stronger[i].init(ret_peak);
-        }
-    }
+    peak_init_native(ret_peak, isa, flags);
 }

@@ -7,7 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "cpu/peak.h"
+#include "cpu/x86/peak.h"
 
 enum { TILES = 8, ROWS = 16, ROW_BYTES = 64, PRODUCTS = 4, XFEATURE_TILE_DATA = 18 };
 

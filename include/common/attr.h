@@ -26,6 +26,8 @@
 
 #if defined(__x86_64__)
 #define CPU_RELAX() __builtin_ia32_pause() /* in spinning loops */
+#elif defined(__aarch64__)
+#define CPU_RELAX() __asm__ volatile("yield")
 #else
 #define CPU_RELAX() ((void)0)
 #endif

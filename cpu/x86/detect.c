@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns: what the processor offers and the operating system has enabled, and the names of instruction sets.
- * Must not know: kernels. */
+/* Owns: what the processor offers and the operating system has enabled. Must not know: kernels. */
 #include <cpuid.h>
 #include <stddef.h>
 #include <string.h>
-#include <strings.h>
 
 #include "cpu/cpu.h"
 
@@ -67,42 +65,4 @@ void cpu_detect(struct cpu_flags *ret_flags)
     ret_flags->amx_int8 = tile && bit(extended.edx, 25);
     ret_flags->amx_bf16 = tile && bit(extended.edx, 22);
     detect_brand(ret_flags->brand);
-}
-
-static const char *const isa_names[CPU_ISA_COUNT] = {"scalar", "avx2", "avx512"};
-
-const char *cpu_isa_name(enum cpu_isa isa) { return isa_names[isa]; }
-
-bool cpu_isa_by_name(const char *name, enum cpu_isa *ret_isa)
-{
-    for (int i = 0; i < CPU_ISA_COUNT; i++) {
-        if (strcasecmp(name, isa_names[i]) == 0) {
-            *ret_isa = (enum cpu_isa)i;
-            return true;
-        }
-    }
-    return false;
-}
-
-bool cpu_isa_runs(enum cpu_isa isa, const struct cpu_flags *flags)
-{
-    switch (isa) {
-    case CPU_SCALAR:
-        return true;
-    case CPU_AVX2:
-        return flags->avx2;
-    case CPU_AVX512:
-        return flags->avx512;
-    default:
-        return false;
-    }
-}
-
-enum cpu_isa cpu_isa_best(const struct cpu_flags *flags)
-{
-    int isa = CPU_ISA_COUNT - 1;
-    while (!cpu_isa_runs((enum cpu_isa)isa, flags)) {
-        isa--;
-    }
-    return (enum cpu_isa)isa;
 }

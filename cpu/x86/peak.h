@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Owns: the names by which struct cpu_peak (cpu.h) reaches the loops of each instruction set. Must not know: clocks,
  * threads. Each overwrites slots of a table that is already filled; the caller has checked the flags. */
-#ifndef SLUICE_CPU_PEAK_H
-#define SLUICE_CPU_PEAK_H
+#ifndef SLUICE_CPU_X86_PEAK_H
+#define SLUICE_CPU_X86_PEAK_H
 
 #include "cpu/cpu.h"
 
