@@ -44,7 +44,7 @@ struct settings {
     char *mtp;               /* --mtp: auto off (on, N: not in this build) */
     char *gpu;               /* --gpu: auto none (N,N: not in this build) */
     char *heat, *profile;    /* --heat FILE, --profile FILE (not in this build) */
-    char *bulk;              /* --bulk: auto blas (own: not in this build) */
+    char *bulk;              /* --bulk: auto blas own */
     char *reuse;             /* --reuse: off aligned all; default all */
     char *expert_groups;     /* --expert-groups: auto off; off reproduces files read without group routing */
     char *pre_tokenizer;     /* --pre-tokenizer NAME: overrides an unknown tokenizer.ggml.pre; auto */

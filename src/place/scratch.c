@@ -64,9 +64,9 @@ static void sizes_worker(const struct shape *s, const struct scratch_request *r,
     size_t per_row = BULK_T + max_u32(s->kv_lora, s->v_head) + (size_t)s->kv_lora + 2;
     z->bulk = (BULK_T * per_t + r->ubatch * per_row) * f;
     z->router = (2 * (size_t)s->experts + s->groups) * f;
-    z->w_q = (size_t)OPS_MAX_ROWS * row_stride(z->worker_cols);
-    z->w_scale = (size_t)OPS_MAX_ROWS * (row_stride(z->worker_cols) / 32) * f;
-    z->w_bsum = (size_t)OPS_MAX_ROWS * (row_stride(z->worker_cols) / 16) * sizeof(int16_t);
+    z->w_q = (size_t)MOE_ROW_BLOCK * row_stride(z->worker_cols);
+    z->w_scale = (size_t)MOE_ROW_BLOCK * (row_stride(z->worker_cols) / 32) * f;
+    z->w_bsum = (size_t)MOE_ROW_BLOCK * (row_stride(z->worker_cols) / 16) * sizeof(int16_t);
 }
 
 void scratch_sizes(const struct shape *s, const struct scratch_request *r, struct scratch_sizes *ret)

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "src/run/bulk_choice.h"
 #include "src/run/probe.h"
 #include "src/run/step.h"
 #include "src/tier/plan_input.h"
@@ -358,6 +359,7 @@ static int open_all(struct engine *g, const struct settings *settings, const str
     g->weight_bytes = counters_register(&g->counters, "weights.bytes", "weight bytes read by kernels");
     announce_choices(g);
     r = open_pool(g, threads, &t, e);
+    r = r < 0 ? r : bulk_choose(g, e);
     r = r < 0 ? r : open_memory(g, threads, e);
     if (r == 0 && !g->script) {
         r = open_weights(g, hooks, e);

@@ -57,6 +57,7 @@ struct engine {
     enum cpu_isa isa;
     struct ops ops;
     bool act_f32;        /* --activations f32 */
+    bool bulk_own[FORMAT_COUNT]; /* bulk products of a format by our kernels, else by OpenBLAS: bulk_choice.h */
     uint32_t ubatch;     /* rows of a prompt chunk */
     uint32_t step_rows;  /* rows a step may have */
     uint32_t context;    /* positions of a session */

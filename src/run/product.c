@@ -9,7 +9,7 @@ enum { PRODUCTS_MAX = 4, QUANTISE_ROWS = 16, EXACT_TILE_ROWS = 64 };
 
 uint32_t product_act_block(const struct engine *g, enum weight_format f, bool bulk)
 {
-    return g->act_f32 || bulk ? 0 : weight_format_info(f)->act_block;
+    return g->act_f32 || (bulk && !g->bulk_own[f]) ? 0 : weight_format_info(f)->act_block;
 }
 
 static uint32_t form_of_block(uint32_t block)
@@ -60,9 +60,13 @@ int activation_prepare(struct engine *g, struct activation *a, enum weight_forma
     if (block == 0 || begin == end) {
         return 0;
     }
-    uint32_t f = form_of_block(block);
-    if (a->done[f].begin <= begin && end <= a->done[f].end) {
+    uint32_t f = form_of_block(block), done_begin = a->done[f].begin, done_end = a->done[f].end;
+    if (done_begin <= begin && end <= done_end) {
         return 0;
+    }
+    if (begin <= done_end && done_begin <= end) { /* what is done stays done: experts ask for many overlapping ranges */
+        begin = min_u32(begin, done_begin);
+        end = max_u32(end, done_end);
     }
     struct quantise_job job = {g, a, format, bulk, begin, end};
     int r = engine_parallel(g, (uint32_t)ceil_div_u64(end - begin, QUANTISE_ROWS), quantise_task, &job, e);
@@ -86,7 +90,17 @@ struct act_rows activation_rows(const struct engine *g, const struct activation 
 
 /* ---- one tile ---- */
 
-static void tile_bulk(const struct engine *g, const struct matrix_view *w, struct act_rows act, uint32_t n, float *y, size_t y_stride, struct worker_scratch *ws)
+static void tile_own(const struct engine *g, const struct matrix_view *w, struct act_rows act, uint32_t n, float *y, size_t y_stride)
+{
+    struct matvec_args args = {.w = *w, .act = act, .y = y, .y_stride = y_stride, .n = n, .row_begin = 0, .row_end = w->rows};
+    if (product_act_block(g, w->format, true) != 0) {
+        g->ops.bulk[w->format](&args);
+    } else {
+        g->ops.bulk_f32(&args, g->ops.dequantise[w->format]);
+    }
+}
+
+static void tile_blas(const struct engine *g, const struct matrix_view *w, struct act_rows act, uint32_t n, float *y, size_t y_stride, struct worker_scratch *ws)
 {
     g->ops.dequantise[w->format](&(struct dequantise_args){.w = *w, .y = ws->panel, .row_begin = 0, .row_end = w->rows});
     g->ops.gemm(&(struct gemm_args){
@@ -112,7 +126,11 @@ static struct act_rows act_skip(struct act_rows act, uint32_t rows, uint32_t blo
 void product_tile(const struct engine *g, const struct matrix_view *w, struct act_rows act, uint32_t n, bool bulk, float *y, size_t y_stride, struct worker_scratch *ws)
 {
     if (bulk) {
-        tile_bulk(g, w, act, n, y, y_stride, ws);
+        if (g->bulk_own[w->format]) {
+            tile_own(g, w, act, n, y, y_stride);
+        } else {
+            tile_blas(g, w, act, n, y, y_stride, ws);
+        }
         return;
     }
     void (*matvec)(const struct matvec_args *) = g->act_f32 ? g->ops.matvec_f32[w->format] : g->ops.matvec[w->format];

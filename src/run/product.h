@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns: matrix products of the token loop: exact matvecs (8 rows at a time) and bulk GEMMs on dequantised panels, cut into
+/* Owns: matrix products of the token loop: exact matvecs (8 rows at a time) and bulk products (bulk_choice.h), cut into
  * tasks by weight rows. Tiles depend on the shape alone; a task is first offered to the workers of the node its tile lies on.
  * Must not know: what the matrices are. */
 #ifndef SLUICE_RUN_PRODUCT_H

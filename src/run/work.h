@@ -29,7 +29,7 @@ struct worker_scratch {
     float *attn;   /* [KV_PAGE, latent + rope] page as float32 */
     float *bulk;   /* bulk attention: mla_bulk.c */
     float *router; /* [2 * experts + groups] */
-    struct act_form form; /* [OPS_MAX_ROWS, stride(worker_cols)] */
+    struct act_form form; /* [MOE_ROW_BLOCK, stride(worker_cols)] */
 };
 
 struct work {

@@ -17,7 +17,7 @@ static int32_t text[LENGTH];
 static struct recording plain(const char *model, const char *threads, const char *ubatch, const char *isa)
 {
     struct recording r = {0};
-    struct sluice_engine *g = harness_open(model, "threads", threads, "ubatch", ubatch, "isa", isa, "ctx", "256", NULL);
+    struct sluice_engine *g = harness_open(model, "threads", threads, "ubatch", ubatch, "isa", isa, "bulk", "own", "ctx", "256", NULL);
     struct sluice_session *s = harness_session(g, &r);
     harness_feed(s, text, LENGTH);
     sluice_session_destroy(s);
@@ -207,7 +207,7 @@ int main(int argc, char **argv)
     fork_and_rollback(g, &exact);
     save_and_restore(g, &exact);
     sluice_engine_close(g);
-    g = harness_open(model, "threads", "2", "ubatch", "64", "ctx", "256", "parallel", "20", NULL);
+    g = harness_open(model, "threads", "2", "ubatch", "64", "bulk", "own", "ctx", "256", "parallel", "20", NULL);
     check(&bulk, bulk_beside(g, 64), "bulk chunks beside other sessions");
     sluice_engine_close(g);
     recording_deinit(&exact);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/attr.h"
 #include "tests/run/harness.h"
 
 /* A safetensors file in memory: small and trusted. */
@@ -215,7 +216,9 @@ static void check_mtp(struct sluice_engine *g, const struct arrays *a, const jso
 
 int main(int argc, char **argv)
 {
-    static const char *const ubatch[] = {"512", "7", "1"};
+    static const struct {
+        const char *ubatch, *bulk;
+    } passes[] = {{"512", "own"}, {"512", "blas"}, {"7", "own"}, {"1", "own"}};
     char path[512];
     assert(argc == 3);
     snprintf(path, sizeof(path), "%s/expect.json", argv[1]);
@@ -223,8 +226,8 @@ int main(int argc, char **argv)
     assert(e);
     struct arrays a = arrays_load(argv[1]);
     const json_t *prompts = json_object_get(e, "prompts");
-    for (size_t u = 0; u < 3; u++) {
-        struct sluice_engine *g = harness_open(argv[2], "activations", "f32", "cache-type-k", "f32", "ubatch", ubatch[u], "threads", "2", NULL);
+    for (size_t u = 0; u < ARRAY_LEN(passes); u++) {
+        struct sluice_engine *g = harness_open(argv[2], "activations", "f32", "cache-type-k", "f32", "ubatch", passes[u].ubatch, "bulk", passes[u].bulk, "threads", "2", NULL);
         for (size_t i = 0; i < json_array_size(prompts); i++) {
             check_prompt(g, &a, json_array_get(prompts, i), (int)i);
         }
@@ -232,7 +235,7 @@ int main(int argc, char **argv)
             check_mtp(g, &a, e);
         }
         sluice_engine_close(g);
-        printf("ok -ub %s\n", ubatch[u]);
+        printf("ok -ub %s --bulk %s\n", passes[u].ubatch, passes[u].bulk);
     }
     json_decref(a.header);
     free(a.data);

@@ -116,7 +116,6 @@ static void refuses(void **state)
         { "prefetch", "ghost", "not in this build" },
         { "prefetch", "on", "not in this build" },
         { "merge", "on", "not in this build" },
-        { "bulk", "own", "not in this build" },
         { "numa", "distribute", "not in this build" },
         { "heat", "h.json", "not in this build" },
         { "profile", "p.yaml", "not in this build" },
