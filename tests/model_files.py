@@ -145,7 +145,7 @@ def edit_json(path, change):
 
 def errors(run):
     """Lines of stderr that say what failed; a sanitizer's report counts too."""
-    marks = re.compile(r"^sluice: error: |^sluice (inspect|check|plan|synth): |Sanitizer|runtime error")
+    marks = re.compile(r"^sluice: error: |^sluice (inspect|check|plan|synth|convert): |Sanitizer|runtime error")
     return [x for x in run.stderr.decode(errors="replace").split("\n") if marks.search(x)]
 
 

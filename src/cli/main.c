@@ -25,10 +25,11 @@ static const struct command {
     { "plan", "where every byte goes and what speed to expect", NULL, command_plan },
     { "inspect", "config, tensors and sizes of a model", NULL, command_inspect },
     { "check", "verify a model file", NULL, command_check },
+    { "convert", "Hugging Face folder to GGUF", NULL, command_convert },
     { "synth", "write a true-shape synthetic model", NULL, command_synth },
 };
 
-static const char *const later[] = { "serve", "bench", "doctor", "tune", "trace", "convert", "top", "loadtest" };
+static const char *const later[] = { "serve", "bench", "doctor", "tune", "trace", "top", "loadtest" };
 
 static void print_usage(FILE *out)
 {

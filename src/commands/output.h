@@ -53,13 +53,13 @@ struct output_place {
 struct output_job {
     /* Fills a piece, in any worker of 0..output_workers()-1; the same bytes whoever does it and when. */
     int (*make)(void *ctx, const struct output_piece *piece, void *out, uint32_t worker, struct error *e);
-    /* After about a GiB, and after each file; may be NULL. */
+    /* After some hundred MiB, and after each file; may be NULL. */
     int (*checkpoint)(void *ctx, const struct output_place *done, struct error *e);
     void *ctx;
     uint32_t workers;
     const volatile int *cancel;
     bool header_only;          /* files end after their headers */
-    bool keep;                 /* after a failure the parts stay */
+    bool keep;                 /* the parts stay after an interruption or a failure of the system: to go on later */
     struct output_place start; /* resumes: parts before it are there */
     bool resume;
 };

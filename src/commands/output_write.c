@@ -17,7 +17,7 @@
 #include "src/commands/output.h"
 
 /* A window of pieces is one parallel loop; between windows the place reached is on record. */
-enum { WINDOW = 256, WORKERS_PER_CORE = 2, MAX_WORKERS = 64 };
+enum { WORKERS_PER_CORE = 2, MAX_WORKERS = 64, WINDOW = 8 * MAX_WORKERS, WINDOW_LEAST = 64 };
 
 struct writing {
     const struct output *o;
@@ -85,8 +85,9 @@ static void run_piece(void *ctx, uint32_t task, uint32_t worker)
 /* The next pieces of a file, in its order. */
 static void gather(struct writing *w, const struct output_file *f)
 {
+    uint32_t most_pieces = min_u32(max_u32(8 * w->job->workers, WINDOW_LEAST), WINDOW);
     w->n = 0;
-    while (w->n < WINDOW && w->next.tensor < f->end) {
+    while (w->n < most_pieces && w->next.tensor < f->end) {
         const struct tensor_entry *t = &w->o->list->items[w->next.tensor];
         uint64_t most = max_u64(OUTPUT_PIECE / t->grain * t->grain, t->grain);
         struct output_piece p = {w->next.tensor, w->next.at, (size_t)min_u64(most, t->bytes - w->next.at)};
@@ -189,7 +190,7 @@ static int write_files(struct writing *w, struct error *e)
     for (uint32_t i = 0; r == 0 && i < o->n; i++) {
         r = file_part_publish(o->files[i].path, e);
     }
-    for (uint32_t i = 0; r < 0 && !w->job->keep && i < o->n; i++) {
+    for (uint32_t i = 0; r < 0 && !(w->job->keep && r != ERROR_FORMAT) && i < o->n; i++) {
         file_part_remove(o->files[i].path);
     }
     return r;
