@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns: reading and multiplying at full speed with AVX-512. An empty asm makes a register's value unknown, so that products
- * neither leave the loop nor are shared. Must not know: other instruction sets. */
+/* Owns: reading and multiplying at full speed with AVX-512. Must not know: other instruction sets. */
 #include <immintrin.h>
 
-#include "cpu/x86/peak.h"
-
-enum { SUMS = 12, INT8_SUMS = 4 }; /* latency times units, with room to spare in 32 registers */
+#include "cpu/x86/peak_tmpl.h"
 
 static void read_avx512(const void *data, size_t bytes, uint32_t streams)
 {
@@ -24,42 +21,11 @@ static void read_avx512(const void *data, size_t bytes, uint32_t streams)
     }
 }
 
-static double fma_avx512(uint64_t rounds)
-{
-    __m512 a = _mm512_set1_ps(0.5f), sum[SUMS];
-    for (int k = 0; k < SUMS; k++) {
-        sum[k] = _mm512_setzero_ps();
-    }
-    for (uint64_t i = 0; i < rounds; i++) {
-        for (int k = 0; k < SUMS; k++) {
-            __asm__ volatile("" : "+v"(a));
-            sum[k] = _mm512_fmadd_ps(a, a, sum[k]);
-        }
-    }
-    for (int k = 0; k < SUMS; k++) {
-        __asm__ volatile("" : : "v"(sum[k]));
-    }
-    return 2.0 * 16 * SUMS * (double)rounds;
-}
+#define PEAK_STEP_FMA(k) PEAK_HIDE(a); s##k = _mm512_fmadd_ps(a, a, s##k);
+#define PEAK_STEP_INT8(k) PEAK_HIDE(a); s##k = _mm512_add_epi32(s##k, _mm512_madd_epi16(_mm512_maddubs_epi16(a, a), _mm512_set1_epi16(1)));
 
-static double int8_avx512(uint64_t rounds)
-{
-    const __m512i ones = _mm512_set1_epi16(1);
-    __m512i a = _mm512_set1_epi8(3), sum[INT8_SUMS];
-    for (int k = 0; k < INT8_SUMS; k++) {
-        sum[k] = _mm512_setzero_si512();
-    }
-    for (uint64_t i = 0; i < rounds; i++) {
-        for (int k = 0; k < INT8_SUMS; k++) {
-            __asm__ volatile("" : "+v"(a));
-            sum[k] = _mm512_add_epi32(sum[k], _mm512_madd_epi16(_mm512_maddubs_epi16(a, a), ones));
-        }
-    }
-    for (int k = 0; k < INT8_SUMS; k++) {
-        __asm__ volatile("" : : "v"(sum[k]));
-    }
-    return 2.0 * 64 * INT8_SUMS * (double)rounds;
-}
+PEAK_FUNCTION(fma_avx512, __m512, _mm512_setzero_ps(), __m512, _mm512_set1_ps(0.5f), FMA, 2 * 16)
+PEAK_FUNCTION(int8_avx512, __m512i, _mm512_setzero_si512(), __m512i, _mm512_set1_epi8(3), INT8, 2 * 64)
 
 void peak_init_avx512(struct cpu_peak *p)
 {

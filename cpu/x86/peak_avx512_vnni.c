@@ -2,26 +2,11 @@
 /* Owns: multiplying int8 at full speed with AVX-512 VNNI. Must not know: other instruction sets. */
 #include <immintrin.h>
 
-#include "cpu/x86/peak.h"
+#include "cpu/x86/peak_tmpl.h"
 
-enum { SUMS = 16 }; /* latency times units, with room to spare in 32 registers */
+#define PEAK_STEP_INT8(k) PEAK_HIDE(a); s##k = _mm512_dpbusd_epi32(s##k, a, a);
 
-static double int8_avx512_vnni(uint64_t rounds)
-{
-    __m512i a = _mm512_set1_epi8(3), sum[SUMS];
-    for (int k = 0; k < SUMS; k++) {
-        sum[k] = _mm512_setzero_si512();
-    }
-    for (uint64_t i = 0; i < rounds; i++) {
-        for (int k = 0; k < SUMS; k++) {
-            sum[k] = _mm512_dpbusd_epi32(sum[k], a, a);
-        }
-    }
-    for (int k = 0; k < SUMS; k++) {
-        __asm__ volatile("" : : "v"(sum[k]));
-    }
-    return 2.0 * 64 * SUMS * (double)rounds;
-}
+PEAK_FUNCTION(int8_avx512_vnni, __m512i, _mm512_setzero_si512(), __m512i, _mm512_set1_epi8(3), INT8, 2 * 64)
 
 void peak_init_avx512_vnni(struct cpu_peak *p)
 {

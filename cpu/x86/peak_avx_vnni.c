@@ -2,26 +2,11 @@
 /* Owns: multiplying int8 at full speed with AVX-VNNI (256 bits). Must not know: other instruction sets. */
 #include <immintrin.h>
 
-#include "cpu/x86/peak.h"
+#include "cpu/x86/peak_tmpl.h"
 
-enum { SUMS = 12 }; /* latency times units, within 16 registers */
+#define PEAK_STEP_INT8(k) PEAK_HIDE(a); s##k = _mm256_dpbusd_avx_epi32(s##k, a, a);
 
-static double int8_avx_vnni(uint64_t rounds)
-{
-    __m256i a = _mm256_set1_epi8(3), sum[SUMS];
-    for (int k = 0; k < SUMS; k++) {
-        sum[k] = _mm256_setzero_si256();
-    }
-    for (uint64_t i = 0; i < rounds; i++) {
-        for (int k = 0; k < SUMS; k++) {
-            sum[k] = _mm256_dpbusd_avx_epi32(sum[k], a, a);
-        }
-    }
-    for (int k = 0; k < SUMS; k++) {
-        __asm__ volatile("" : : "x"(sum[k]));
-    }
-    return 2.0 * 32 * SUMS * (double)rounds;
-}
+PEAK_FUNCTION(int8_avx_vnni, __m256i, _mm256_setzero_si256(), __m256i, _mm256_set1_epi8(3), INT8, 2 * 32)
 
 void peak_init_avx_vnni(struct cpu_peak *p)
 {
