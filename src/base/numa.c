@@ -11,17 +11,20 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/attr.h"
 #include "common/intmath.h"
+
+/* libnuma calls these where it would print; numa(3) lets programs have their own. */
+void numa_error(char *where ATTR_UNUSED) {}
+void numa_warn(int number ATTR_UNUSED, char *where ATTR_UNUSED, ...) {}
 
 /* Processors this process may run on, by affinity (hwloc knows the cgroup's cpuset only). */
 static bool affinity_allows(const cpu_set_t *set, unsigned cpu) { return cpu < CPU_SETSIZE && CPU_ISSET(cpu, set); }
 
 static void read_nodes(struct topology *t)
 {
-    errno = 0;
-    bool available = numa_available() >= 0;
-    t->nodes_errno = available ? 0 : errno > 0 ? errno : ENOSYS;
-    struct bitmask *allowed = available ? numa_get_mems_allowed() : NULL;
+    t->nodes_errno = get_mempolicy(NULL, NULL, 0, NULL, 0) == 0 ? 0 : errno;
+    struct bitmask *allowed = t->nodes_errno == 0 && numa_available() >= 0 ? numa_get_mems_allowed() : NULL;
     for (int n = 0; allowed != NULL && n <= numa_max_node() && t->nodes < TOPOLOGY_MAX_NODES; n++) {
         long long free_bytes = 0;
         long long total = numa_bitmask_isbitset(allowed, (unsigned)n) ? numa_node_size64(n, &free_bytes) : 0;

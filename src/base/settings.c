@@ -20,15 +20,15 @@ enum kind {
 
 /* A default that is a word ("auto", "none") stands for 0 in numbers. What the program will know but this build cannot do
  * is refused by name: `missing` lists such values of a choice, `missing_numbers` says numbers are among them, and
- * `not_built` leaves nothing but the default and zero. */
+ * `not_built` leaves nothing but the default and zero. `also` lists values of a choice that go by other names elsewhere. */
 struct entry {
     struct setting_info info;
     const char *alias; /* second long flag, or NULL */
     size_t offset;
     enum kind kind;
     uint32_t min, max;
-    const char *missing;
-    bool missing_numbers, not_built;
+    const char *missing, *also;
+    bool numbers, missing_numbers, not_built;
 };
 
 #define AT(member) .offset = offsetof(struct settings, member)
@@ -59,8 +59,8 @@ static const struct entry entries[] = {
       AT(activations), .kind = KIND_CHOICE },
     { { "isa", NULL, "auto|scalar|avx2|avx512", "auto", "instruction set of the kernels" },
       AT(isa), .kind = KIND_CHOICE },
-    { { "numa", NULL, "auto|off", "auto", "memory nodes" },
-      AT(numa), .kind = KIND_CHOICE, .missing = "on|distribute|isolate|numactl" },
+    { { "numa", NULL, "auto|on|off|N[,N]", "auto", "memory nodes that weights are spread over" },
+      AT(numa), .kind = KIND_CHOICE, .also = "distribute|isolate|numactl", .numbers = true },
     { { "io", NULL, "auto|pread", "auto", "how weights are read" },
       AT(io), .kind = KIND_CHOICE, .missing = "uring|mmap" },
     { { "io-limit", NULL, "RATE", "none", "most bytes read per second" },
@@ -314,7 +314,8 @@ static int check_value(const struct entry *en, const char *text, const char *wha
         if (text[0] != '\0' && en->not_built) {
             return refuse_missing(en, what, e);
         }
-        bool known = en->kind == KIND_TEXT ? text[0] != '\0' : in_list(en->info.value, text);
+        bool known = en->kind == KIND_TEXT ? text[0] != '\0'
+                                           : in_list(en->info.value, text) || in_list(en->also, text) || (en->numbers && is_numbers(text));
         if (!known && (in_list(en->missing, text) || (en->missing_numbers && is_numbers(text)))) {
             return refuse_missing(en, what, e);
         }

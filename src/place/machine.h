@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "common/error.h"
+#include "common/view.h"
 #include "src/base/str.h"
 
 /* What bounds the memory of the process; 0 bytes: no such limit. */
@@ -20,6 +21,8 @@ enum { MACHINE_NODES = 8 };
 struct machine {
     char cpu[64];
     uint32_t cores, nodes;
+    uint64_t node_available[WEIGHT_NODES_MAX]; /* of the first so many nodes: bytes free or reclaimable; 0: unknown */
+    int node_number[WEIGHT_NODES_MAX];         /* their numbers */
     double cgroup_cpus;             /* CPU quota, 0: none */
     uint64_t memory_total;
     uint64_t limit[LIMIT_COUNT];    /* bytes this process may still use under each; reclaimable memory counts as free */

@@ -166,6 +166,22 @@ static void predict(const struct plan_input *in, struct plan *p)
     p->prefill_tok_s = chunk.seconds > 0 ? in->ubatch / chunk.seconds : 0;
 }
 
+/* Nodes are bound strictly: what one lacks the others do not give. The kernel keeps a little of each for itself. */
+static int check_nodes(const struct plan_input *in, struct plan *p, struct error *e)
+{
+    for (uint32_t k = 0; k < in->nodes; k++) {
+        uint64_t available = in->machine->node_available[k], usable = available - available / 64;
+        if (available > 0 && in->node_bytes[k] > usable) {
+            char share[24], there[24];
+            p->fits = false;
+            p->node_short = true;
+            return error_set(e, ERROR_DOES_NOT_FIT, "does not fit: node %d would hold %s of the weights and can take %s; free memory there, name other nodes (--numa) "
+                             "or let the system place them (--numa off)", in->machine->node_number[k], format_bytes(share, in->node_bytes[k]), format_bytes(there, usable));
+        }
+    }
+    return 0;
+}
+
 static void describe_binding(const struct plan_input *in, struct plan *p)
 {
     char limit[24], token[24];
@@ -216,7 +232,9 @@ int plan_make(const struct plan_input *in, struct plan *ret, struct error *e)
     int r = 0;
     if (p.context > s->max_positions) {
         r = refuse_context(in, &p, e);
-    } else if ((r = check_expert_ram(in, &p, e)) == 0 && !p.fits) {
+    } else if ((r = check_expert_ram(in, &p, e)) == 0 && p.fits) {
+        r = check_nodes(in, &p, e);
+    } else if (r == 0) {
         r = refuse_total(in, &p, e);
         if (p.binding == LIMIT_ADDRESS_SPACE && in->ubatch > OPS_MAX_ROWS && e != NULL) {
             r = error_set(e, r, "%s; OpenBLAS maps %u MiB of addresses for each of %u threads, taken from this limit already: -ub 8 needs none",

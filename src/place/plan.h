@@ -33,6 +33,8 @@ struct plan_input {
     uint64_t resident_bytes, scale_bytes, expert_bytes, max_expert_bytes, tokenizer_bytes, table_bytes;
     struct cost cost;           /* src/tier/cost_input.h; all zero: speed of prompts unknown */
     uint64_t idle_bytes;        /* of resident_bytes: not read for every token (embedding table, MTP layers) */
+    uint32_t nodes;             /* memory nodes that weights are bound to; 0: none */
+    uint64_t node_bytes[WEIGHT_NODES_MAX]; /* of weights, as spread over nodes */
     uint64_t ram_setting;       /* --ram, 0: none */
     struct amount expert_ram;   /* --expert-ram */
     uint32_t threads;           /* workers */
@@ -49,6 +51,7 @@ struct plan {
     uint64_t total;
     uint64_t needed;            /* least total that would work (smallest context, all experts in RAM in this build) */
     bool fits;
+    bool node_short;            /* it fits but for a node that cannot hold its share */
     uint32_t context;           /* positions per session */
     uint32_t context_max;       /* largest that fits */
     uint32_t kv_pages;          /* pages of the pool */

@@ -150,7 +150,9 @@ char *sluice_engine_memory_json(const struct sluice_engine *engine)
         json_text(&s, purpose_name((enum purpose)i));
         str_printf(&s, ": %llu", (unsigned long long)a->bytes[i]);
     }
-    str_printf(&s, "}, \"total\": %llu, \"huge_pages_advised\": %llu}", (unsigned long long)account_total(a), (unsigned long long)a->huge_bytes);
+    str_printf(&s, "}, \"total\": %llu, \"huge_pages_advised\": %llu, \"placement\": ", (unsigned long long)account_total(a), (unsigned long long)a->huge_bytes);
+    placement_json(&engine->engine->placement, &s);
+    str_puts(&s, "}");
     return str_take(&s, NULL);
 }
 

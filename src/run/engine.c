@@ -2,7 +2,6 @@
 /* Owns: opening and closing an engine (engine.h): bind, plan, refuse or load, in this order. Must not know: arithmetic. */
 #include "src/run/engine.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,6 +10,7 @@
 #include <xxhash.h>
 
 #include "src/run/bulk_choice.h"
+#include "src/run/engine_nodes.h"
 #include "src/run/probe.h"
 #include "src/run/step.h"
 #include "src/tier/plan_input.h"
@@ -188,49 +188,39 @@ static int open_token_sets(struct engine *g, struct error *e)
     return 0;
 }
 
-static void float_mode(void *ctx, uint32_t worker)
+static int make_plan(struct engine *g, uint32_t threads, struct error *e)
 {
-    (void)ctx;
-    (void)worker;
-    cpu_float_mode_set();
-    assert(cpu_float_mode_ok());
-}
-
-static int open_pool(struct engine *g, uint32_t threads, const struct topology *t, struct error *e)
-{
-    struct pool_options o = {.workers = threads, .on_start = float_mode};
-    if (threads <= t->cores && strcmp(g->settings.numa, "off") != 0) {
-        o.cpus = t->core_cpu;
-    } else if (threads > t->cores) {
-        engine_step_down(g, "pinning", "%u threads on %u cores: not pinned", threads, t->cores);
-    }
-    if (g->settings.ubatch > OPS_MAX_ROWS) { /* otherwise no row is bulk */
-        cpu_gemm_prepare(threads);
-    }
-    int r = pool_create(&o, &g->pool, e);
-    if (r == 0 && pool_unpinned(g->pool) > 0) {
-        engine_step_down(g, "pinning", "refused for %u of %u threads by the system", pool_unpinned(g->pool), threads);
-    }
-    return r;
-}
-
-static int open_plan(struct engine *g, const struct topology *t, uint32_t *ret_threads, struct error *e)
-{
-    char why[160] = "as set";
     struct plan_input in = {.shape = g->shape, .sessions = g->settings.parallel, .kv = kv_type_of(g->settings.kv_type), .context = g->settings.context, .ubatch = g->settings.ubatch, .ram_setting = g->settings.ram};
-    int r = probe_machine(&(struct probe_options){.topology = t}, &g->machine, e);
-    if (r < 0) {
-        return r;
-    }
     if (g->weights) {
-        plan_input_init(&in, g->weights, &g->settings, 1);
+        plan_input_init(&in, g->weights, &g->settings, g->nodes.parts);
     }
     in.machine = &g->machine;
     in.tokenizer_bytes = g->tokenizer ? tokenizer_bytes(g->tokenizer) : 0;
-    in.threads = g->settings.threads ? g->settings.threads : probe_threads(&g->machine, why, sizeof(why));
-    log_print(&g->log, LOG_INFO, "threads: %u (%s); kernels: %s", in.threads, why, cpu_isa_name(g->isa));
-    *ret_threads = in.threads;
+    in.threads = threads;
+    in.nodes = g->nodes.bind ? g->nodes.parts : 0;
     return plan_make(&in, &g->plan, e);
+}
+
+static int open_plan(struct engine *g, uint32_t *ret_threads, struct error *e)
+{
+    char why[160] = "as set";
+    struct error first = {0};
+    int r = probe_machine(&(struct probe_options){.topology = &g->nodes.use}, &g->machine, e);
+    if (r < 0) {
+        return r;
+    }
+    uint32_t threads = g->settings.threads ? g->settings.threads : probe_threads(&g->machine, why, sizeof(why));
+    log_print(&g->log, LOG_INFO, "threads: %u (%s); kernels: %s", threads, why, cpu_isa_name(g->isa));
+    *ret_threads = threads;
+    r = make_plan(g, threads, &first);
+    if (r == ERROR_DOES_NOT_FIT && g->plan.node_short && g->nodes.may_fall_back) {
+        engine_nodes_join(g, first.text);
+        return make_plan(g, threads, e);
+    }
+    if (e) {
+        *e = first;
+    }
+    return r;
 }
 
 static int open_memory(struct engine *g, uint32_t threads, struct error *e)
@@ -279,24 +269,35 @@ static void announce_direct(struct engine *g, const struct reader *reader)
     }
 }
 
-static int open_weights(struct engine *g, const struct engine_hooks *hooks, struct error *e)
+static int open_weights(struct engine *g, const struct engine_hooks *hooks, struct reader *reader, struct error *e)
 {
-    struct loader loader = {.account = &g->account, .nodes = 1, .log = &g->log, .clock = g->clock, .cancel = g->cancel, .progress = hooks->progress, .progress_ctx = hooks->ctx};
-    struct reader_options ro = {.depth = READ_DEPTH, .chunk = READ_CHUNK, .direct = true, .drop_behind = true};
+    struct loader loader = {.reader = reader, .account = &g->account, .nodes = g->nodes.parts, .node_os = g->nodes.bind ? g->nodes.use.node_os : NULL, .log = &g->log, .clock = g->clock, .cancel = g->cancel, .progress = hooks->progress, .progress_ctx = hooks->ctx};
     uint64_t start = clock_now_ns(&g->clock);
-    int r = reader_create(&ro, &loader.reader, e);
-    if (r < 0) {
-        return r;
-    }
     loader.total = weights_resident_bytes(g->weights) + weights_expert_bytes(g->weights) + weights_scale_bytes(g->weights);
-    r = resident_create(g->weights, &loader, &g->resident, e);
+    int r = resident_create(g->weights, &loader, &g->resident, e);
     r = r < 0 ? r : store_create(g->weights, &loader, &g->counters, &g->store, e);
-    announce_direct(g, loader.reader);
-    reader_destroy(loader.reader);
+    announce_direct(g, reader);
     g->load_bytes = loader.done;
     g->load_seconds = clock_seconds_since(&g->clock, start);
     char text[24];
     log_print(&g->log, LOG_INFO, "loaded %s in %.2f s: %.2f GB/s", format_bytes(text, g->load_bytes), g->load_seconds, 1e-9 * (double)g->load_bytes / (g->load_seconds > 0 ? g->load_seconds : 1));
+    return r < 0 ? r : engine_nodes_verify(g, e);
+}
+
+/* Threads that read are made before this one is pinned: they would stay on its core. */
+static int open_pool_and_weights(struct engine *g, const struct engine_hooks *hooks, uint32_t threads, struct error *e)
+{
+    struct reader_options ro = {.depth = READ_DEPTH, .chunk = READ_CHUNK, .direct = true, .drop_behind = true};
+    struct reader *reader = NULL;
+    int r = g->script ? 0 : reader_create(&ro, &reader, e);
+    if (g->settings.ubatch > OPS_MAX_ROWS) { /* otherwise no row is bulk */
+        cpu_gemm_prepare(threads);
+    }
+    r = r < 0 ? r : engine_nodes_pool(g, threads, e);
+    r = r < 0 ? r : bulk_choose(g, e);
+    r = r < 0 ? r : open_memory(g, threads, e);
+    r = r < 0 || g->script ? r : open_weights(g, hooks, reader, e);
+    reader_destroy(reader);
     return r;
 }
 
@@ -341,16 +342,15 @@ static int fingerprint(struct engine *g, struct error *e)
 static int open_all(struct engine *g, const struct settings *settings, const struct engine_hooks *hooks, struct error *e)
 {
     struct cpu_flags flags;
-    struct topology t;
     uint32_t threads;
     int r = settings_copy(settings, &g->settings, e);
     r = r < 0 ? r : refuse_plan_only(&g->settings, e);
     r = r < 0 ? r : choose_isa(g, &flags, e);
     r = r < 0 ? r : open_model(g, e);
-    r = r < 0 ? r : topology_read(&t, e);
+    r = r < 0 ? r : engine_nodes_open(g, e);
     r = r < 0 ? r : open_tokenizer(g, e);
     r = r < 0 ? r : open_token_sets(g, e);
-    r = r < 0 ? r : open_plan(g, &t, &threads, e);
+    r = r < 0 ? r : open_plan(g, &threads, e);
     if (r < 0) {
         return r;
     }
@@ -358,12 +358,7 @@ static int open_all(struct engine *g, const struct settings *settings, const str
     g->tokens_decode = counters_register(&g->counters, "tokens.decode", "rows computed one token at a time");
     g->weight_bytes = counters_register(&g->counters, "weights.bytes", "weight bytes read by kernels");
     announce_choices(g);
-    r = open_pool(g, threads, &t, e);
-    r = r < 0 ? r : bulk_choose(g, e);
-    r = r < 0 ? r : open_memory(g, threads, e);
-    if (r == 0 && !g->script) {
-        r = open_weights(g, hooks, e);
-    }
+    r = open_pool_and_weights(g, hooks, threads, e);
     return r < 0 ? r : fingerprint(g, e);
 }
 

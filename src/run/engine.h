@@ -21,6 +21,8 @@
 #include "src/model/tokenizer.h"
 #include "src/place/plan.h"
 #include "src/run/kv.h"
+#include "src/run/nodes.h"
+#include "src/run/placement.h"
 #include "src/run/script.h"
 #include "src/run/work.h"
 #include "src/tier/resident.h"
@@ -43,6 +45,8 @@ struct engine {
     struct account account;
     struct machine machine;
     struct plan plan;
+    struct nodes nodes;
+    struct placement placement; /* of the loaded weights */
 
     struct weights *weights;
     const struct shape *shape; /* of weights, or of the script */

@@ -128,14 +128,18 @@ static uint32_t count_nodes(const char *root)
 /* A limit only where some nodes are forbidden: otherwise MemAvailable says the same, better. */
 static void read_nodes(const char *root, const struct topology *t, struct machine *m)
 {
-    if (count_nodes(root) <= t->nodes) {
-        return;
-    }
     uint64_t sum = 0;
     for (uint32_t i = 0; i < t->nodes; i++) {
-        sum += node_available(root, t->node_os[i]);
+        uint64_t available = node_available(root, t->node_os[i]);
+        sum += available;
+        if (i < WEIGHT_NODES_MAX) {
+            m->node_number[i] = t->node_os[i];
+            m->node_available[i] = available;
+        }
     }
-    m->limit[LIMIT_NUMA] = max_u64(sum, 1);
+    if (count_nodes(root) > t->nodes) {
+        m->limit[LIMIT_NUMA] = max_u64(sum, 1);
+    }
 }
 
 static void read_address_space(const char *root, struct machine *m)

@@ -51,5 +51,8 @@ void plan_input_init(struct plan_input *ret, const struct weights *w, const stru
         .sessions = settings->parallel,
         .kv = kv_type_by_name(settings->kv_type),
     };
+    for (uint32_t k = 0; k < nodes; k++) {
+        ret->node_bytes[k] = resident.node[k] + store.node[k];
+    }
     cost_input_init(&ret->cost, w);
 }

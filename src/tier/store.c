@@ -191,6 +191,8 @@ int store_create(const struct weights *w, struct loader *loader, struct counters
     return 0;
 }
 
+const struct slot_buffers *store_buffers(const struct store *s) { return &s->weights; }
+
 void store_destroy(struct store *s)
 {
     if (s == NULL) {

@@ -15,6 +15,7 @@
 #include "src/model/names.h"
 #include "src/tier/load.h"
 
+struct slot_buffers;
 struct store;
 
 struct expert_key {
@@ -47,6 +48,8 @@ void store_measure(const struct weights *w, uint32_t nodes, struct store_sizes *
 /* Reads all experts into RAM (through `loader`). Refuses as load_* do. */
 int store_create(const struct weights *w, struct loader *loader, struct counters *counters, struct store **ret, struct error *e);
 void store_destroy(struct store *s);
+
+const struct slot_buffers *store_buffers(const struct store *s);
 
 /* Experts `keys` [n], all of one layer, rising and distinct. Never blocks, never allocates. -EBUSY: too many leases. */
 int store_begin(struct store *s, const struct expert_key *keys, uint32_t n, struct lease **ret, struct error *e);
