@@ -70,80 +70,167 @@ SIMD_INLINE struct vf add_last(struct float_step w, const float *x, uint32_t n, 
     return vf_select(vi_first(second_lanes(paired, n)), vf_fma(w.second, a.second, acc), acc);
 }
 
-enum { FLOAT_ROWS_OF_ONE = 4, FLOAT_ROWS = 2 }; /* weight rows at a time: with one activation row, with more */
+/* ---- products: FLOAT_BLOCK columns at a time. Weights with scales (FP8 E4M3, taken times 2^-8) have sums of their own
+ * in each block, which then meet the scale ---- */
 
-/* The next FLOAT_STEP elements (first at w, `stride` bytes from row to row) of `rows` weight rows, at n activation rows
- * (first at x). Activations are made ready once for all weight rows. */
-SIMD_INLINE void add_steps(const uint8_t *w, size_t stride, uint32_t rows, const float *x, size_t x_stride, uint32_t n,
-                           struct float_step (*load)(const uint8_t *), bool paired, uint32_t bytes, struct vf *acc)
+enum {
+    FLOAT_BLOCK = FORMAT_SCALE_BLOCK,
+    FLOAT_STEPS = FLOAT_BLOCK / FLOAT_STEP,
+    FLOAT_ROWS = 4,        /* weight rows at a time */
+    FLOAT_ROWS_OF_TWO = 2, /* with two activation rows: as many sums as registers hold */
+};
+
+struct float_format {
+    struct float_step (*load)(const uint8_t *);
+    bool paired, scaled;
+    uint32_t bytes; /* of an element */
+};
+
+SIMD_INLINE const float *scale_row(const struct matrix_view *w, uint32_t r)
 {
-    struct float_step s[FLOAT_ROWS_OF_ONE];
+    return w->scale + (size_t)((w->row0 + r) / FORMAT_SCALE_BLOCK) * w->scale_cols;
+}
+
+/* The sum of one block where a row's accumulator continues it, and the accumulator after it. */
+SIMD_INLINE struct vf block_sum(bool scaled, struct vf acc) { return scaled ? vf_zero() : acc; }
+
+SIMD_INLINE struct vf add_block_sum(bool scaled, float scale, struct vf sum, struct vf acc)
+{
+    return scaled ? vf_fma(vf_set1(scale), sum, acc) : sum;
+}
+
+/* A block of `rows` weight rows times one or two (literal) activation rows; scale: of each row, times 256. */
+SIMD_INLINE void add_block_few(const uint8_t *w, size_t stride, uint32_t rows, const float *x, size_t x_stride,
+                               uint32_t n, struct float_format f, const float *scale, struct vf *acc)
+{
+    struct vf sum[2 * FLOAT_ROWS];
     SIMD_UNROLL
-    for (uint32_t j = 0; j < rows; j++) {
-        prefetch(w + j * stride + PREFETCH_AHEAD, FLOAT_STEP * bytes);
-        s[j] = load(w + j * stride);
+    for (uint32_t i = 0; i < rows * n; i++) {
+        sum[i] = block_sum(f.scaled, acc[i]);
     }
-    for (uint32_t i = 0; i < n; i++) {
-        struct float_step a = load_activations(x + i * x_stride, paired);
+    for (uint32_t c = 0; c < FLOAT_BLOCK; c += FLOAT_STEP) {
+        struct float_step a[2];
+        SIMD_UNROLL
+        for (uint32_t i = 0; i < n; i++) {
+            a[i] = load_activations(x + i * x_stride + c, f.paired);
+        }
         SIMD_UNROLL
         for (uint32_t j = 0; j < rows; j++) {
-            acc[i * rows + j] = add_step(s[j], a, acc[i * rows + j]);
+            struct float_step s = f.load(w + j * stride + (size_t)c * f.bytes);
+            SIMD_UNROLL
+            for (uint32_t i = 0; i < n; i++) {
+                sum[i * rows + j] = add_step(s, a[i], sum[i * rows + j]);
+            }
+        }
+    }
+    SIMD_UNROLL
+    for (uint32_t i = 0; i < rows * n; i++) {
+        acc[i] = add_block_sum(f.scaled, scale[i % rows], sum[i], acc[i]);
+    }
+}
+
+/* The same with any number of activation rows: the weights are unpacked once. */
+SIMD_INLINE void add_block_many(const uint8_t *w, size_t stride, uint32_t rows, const float *x, size_t x_stride,
+                                uint32_t n, struct float_format f, const float *scale, struct vf *acc)
+{
+    struct float_step panel[FLOAT_ROWS][FLOAT_STEPS];
+    for (uint32_t j = 0; j < rows; j++) {
+        for (uint32_t s = 0; s < FLOAT_STEPS; s++) {
+            panel[j][s] = f.load(w + j * stride + (size_t)s * FLOAT_STEP * f.bytes);
+        }
+    }
+    for (uint32_t i = 0; i < n; i++, x += x_stride, acc += rows) {
+        struct vf sum[FLOAT_ROWS];
+        SIMD_IN_MEMORY(panel);
+        SIMD_UNROLL
+        for (uint32_t j = 0; j < rows; j++) {
+            sum[j] = block_sum(f.scaled, acc[j]);
+        }
+        for (uint32_t s = 0; s < FLOAT_STEPS; s++) {
+            struct float_step a = load_activations(x + s * FLOAT_STEP, f.paired);
+            SIMD_UNROLL
+            for (uint32_t j = 0; j < rows; j++) {
+                sum[j] = add_step(panel[j][s], a, sum[j]);
+            }
+        }
+        SIMD_UNROLL
+        for (uint32_t j = 0; j < rows; j++) {
+            acc[j] = add_block_sum(f.scaled, scale[j], sum[j], acc[j]);
         }
     }
 }
 
-SIMD_INLINE void store_sums(const struct matvec_args *a, uint32_t r, uint32_t rows, uint32_t n, const struct vf *acc)
+/* The last `count` < FLOAT_BLOCK columns of one weight row times one activation row. */
+SIMD_INLINE struct vf add_last_block(const uint8_t *w, const float *x, uint32_t count, struct float_format f,
+                                     float scale, struct vf acc)
 {
-    for (uint32_t i = 0; i < n; i++) {
+    const uint32_t whole = count - count % FLOAT_STEP;
+    uint8_t padded[FLOAT_STEP * sizeof(float)] = {0};
+    struct vf sum = block_sum(f.scaled, acc);
+    memcpy(padded, w + (size_t)whole * f.bytes, (size_t)(count - whole) * f.bytes);
+    for (uint32_t c = 0; c < whole; c += FLOAT_STEP) {
+        sum = add_step(f.load(w + (size_t)c * f.bytes), load_activations(x + c, f.paired), sum);
+    }
+    sum = add_last(f.load(padded), x + whole, count - whole, f.paired, sum);
+    return vf_select(vi_first((count + 1) / 2), add_block_sum(f.scaled, scale, sum, acc), f.scaled ? acc : sum);
+}
+
+/* `rows` weight rows from r times n activation rows. */
+SIMD_INLINE void tile_floats(const struct matvec_args *a, uint32_t r, uint32_t rows, uint32_t n, struct float_format f)
+{
+    struct vf acc[OPS_MAX_ROWS * FLOAT_ROWS];
+    const uint32_t cols = a->w.cols, whole = cols - cols % FLOAT_BLOCK;
+    const uint8_t *w = row_data(&a->w, r);
+    const size_t stride = a->w.row_bytes;
+    float scale[FLOAT_ROWS] = {0};
+    for (uint32_t i = 0; i < rows * n; i++) {
+        acc[i] = vf_zero();
+    }
+    for (uint32_t c = 0; c < cols; c += FLOAT_BLOCK) {
+        const uint8_t *at = w + (size_t)c * f.bytes;
+        const float *x = a->act.x + c;
         SIMD_UNROLL
         for (uint32_t j = 0; j < rows; j++) {
+            prefetch(at + j * stride + PREFETCH_AHEAD, FLOAT_BLOCK * f.bytes);
+            scale[j] = f.scaled ? 256.0f * scale_row(&a->w, r + j)[c / FLOAT_BLOCK] : 0;
+        }
+        if (c < whole && SIMD_LITERAL(n)) {
+            add_block_few(at, stride, rows, x, a->act.stride, n, f, scale, acc);
+        } else if (c < whole) {
+            add_block_many(at, stride, rows, x, a->act.stride, n, f, scale, acc);
+        } else {
+            for (uint32_t i = 0; i < rows * n; i++) {
+                acc[i] = add_last_block(at + i % rows * stride, x + i / rows * a->act.stride, cols - c, f,
+                                        scale[i % rows], acc[i]);
+            }
+        }
+    }
+    SIMD_UNROLL
+    for (uint32_t j = 0; j < rows; j++) {
+        for (uint32_t i = 0; i < n; i++) {
             a->y[i * a->y_stride + r + j] = vf_sum(acc[i * rows + j]);
         }
     }
 }
 
-/* ---- F32, F16, BF16 ---- */
-
-/* `rows` weight rows from r times n activation rows. */
-SIMD_INLINE void tile_floats(const struct matvec_args *a, uint32_t r, uint32_t rows, uint32_t n,
-                             struct float_step (*load)(const uint8_t *), bool paired, uint32_t bytes)
-{
-    struct vf acc[OPS_MAX_ROWS * FLOAT_ROWS];
-    const uint32_t cols = a->w.cols, whole = cols - cols % FLOAT_STEP;
-    const uint8_t *w = row_data(&a->w, r);
-    for (uint32_t i = 0; i < rows * n; i++) {
-        acc[i] = vf_zero();
-    }
-    for (uint32_t c = 0; c < whole; c += FLOAT_STEP) {
-        add_steps(w + (size_t)c * bytes, a->w.row_bytes, rows, a->act.x + c, a->act.stride, n, load, paired, bytes,
-                  acc);
-    }
-    for (uint32_t j = 0; whole < cols && j < rows; j++) {
-        uint8_t padded[FLOAT_STEP * sizeof(float)] = {0};
-        memcpy(padded, w + j * a->w.row_bytes + (size_t)whole * bytes, (size_t)(cols - whole) * bytes);
-        struct float_step s = load(padded);
-        for (uint32_t i = 0; i < n; i++) {
-            struct vf *sum = acc + i * rows + j;
-            *sum = add_last(s, a->act.x + i * a->act.stride + whole, cols - whole, paired, *sum);
-        }
-    }
-    store_sums(a, r, rows, n, acc);
-}
-
-SIMD_INLINE void matvec_floats(const struct matvec_args *a, struct float_step (*load)(const uint8_t *), bool paired,
-                               uint32_t bytes)
+SIMD_INLINE void matvec_floats(const struct matvec_args *a, struct float_format f)
 {
     uint32_t r = a->row_begin;
-    for (; a->n == 1 && r + FLOAT_ROWS_OF_ONE <= a->row_end; r += FLOAT_ROWS_OF_ONE) {
-        tile_floats(a, r, FLOAT_ROWS_OF_ONE, 1, load, paired, bytes);
+    for (; a->n == 1 && r + FLOAT_ROWS <= a->row_end; r += FLOAT_ROWS) {
+        tile_floats(a, r, FLOAT_ROWS, 1, f);
+    }
+    for (; a->n == 2 && r + FLOAT_ROWS_OF_TWO <= a->row_end; r += FLOAT_ROWS_OF_TWO) {
+        tile_floats(a, r, FLOAT_ROWS_OF_TWO, 2, f);
     }
     for (; r + FLOAT_ROWS <= a->row_end; r += FLOAT_ROWS) {
-        tile_floats(a, r, FLOAT_ROWS, a->n, load, paired, bytes);
+        tile_floats(a, r, FLOAT_ROWS, a->n, f);
     }
     for (; r < a->row_end; r++) {
-        tile_floats(a, r, 1, a->n, load, paired, bytes);
+        tile_floats(a, r, 1, a->n, f);
     }
 }
+
+/* ---- dequantised ---- */
 
 SIMD_INLINE void piece_floats(const struct matrix_view *view, uint32_t r, uint32_t col, uint32_t count, float *y,
                               struct float_step (*load)(const uint8_t *), bool paired, uint32_t bytes)
@@ -163,14 +250,17 @@ SIMD_INLINE void piece_floats(const struct matrix_view *view, uint32_t r, uint32
 }
 
 #define FLOAT_FORMAT(name, paired, bytes)                                                                            \
-    static void matvec_##name(const struct matvec_args *a) { matvec_floats(a, load_##name, paired, bytes); }         \
+    static void matvec_##name(const struct matvec_args *a)                                                           \
+    {                                                                                                                \
+        matvec_floats(a, (struct float_format){load_##name, paired, false, bytes});                                  \
+    }                                                                                                                \
     SIMD_INLINE PIECE_FUNCTION(piece_##name) { piece_floats(w, r, col, count, y, load_##name, paired, bytes); }
 
 FLOAT_FORMAT(f32, false, 4)
 FLOAT_FORMAT(f16, false, 2)
 FLOAT_FORMAT(bf16, true, 2)
 
-/* ---- FP8 E4M3: each block of 128 columns has sums of its own, of weights times 2^-8, then meets its scale ---- */
+/* ---- FP8 E4M3 ---- */
 
 SIMD_INLINE struct float_step load_e4m3(const uint8_t *w)
 {
@@ -179,79 +269,9 @@ SIMD_INLINE struct float_step load_e4m3(const uint8_t *w)
     return s;
 }
 
-SIMD_INLINE const float *scale_row(const struct matrix_view *w, uint32_t r)
-{
-    return w->scale + (size_t)((w->row0 + r) / FORMAT_SCALE_BLOCK) * w->scale_cols;
-}
-
-/* A whole block of `rows` weight rows times n activation rows. */
-SIMD_INLINE void add_e4m3_block(const struct matvec_args *a, uint32_t r, uint32_t rows, uint32_t n, uint32_t col,
-                                struct vf *acc)
-{
-    struct vf sum[OPS_MAX_ROWS * FLOAT_ROWS];
-    for (uint32_t i = 0; i < rows * n; i++) {
-        sum[i] = vf_zero();
-    }
-    for (uint32_t c = col; c < col + FORMAT_SCALE_BLOCK; c += FLOAT_STEP) {
-        add_steps(row_data(&a->w, r) + c, a->w.row_bytes, rows, a->act.x + c, a->act.stride, n, load_e4m3, true, 1,
-                  sum);
-    }
-    SIMD_UNROLL
-    for (uint32_t j = 0; j < rows; j++) {
-        struct vf scale = vf_set1(256.0f * scale_row(&a->w, r + j)[col / FORMAT_SCALE_BLOCK]);
-        for (uint32_t i = 0; i < n; i++) {
-            acc[i * rows + j] = vf_fma(scale, sum[i * rows + j], acc[i * rows + j]);
-        }
-    }
-}
-
-/* The last `count` < 128 columns of one weight row times one activation row. */
-static struct vf add_e4m3_last(const uint8_t *w, float scale, const float *x, uint32_t count, struct vf acc)
-{
-    uint32_t whole = count - count % FLOAT_STEP;
-    uint8_t padded[FLOAT_STEP] = {0};
-    struct vf sum = vf_zero();
-    memcpy(padded, w + whole, count - whole);
-    for (uint32_t c = 0; c < whole; c += FLOAT_STEP) {
-        sum = add_step(load_e4m3(w + c), load_activations(x + c, true), sum);
-    }
-    sum = add_last(load_e4m3(padded), x + whole, count - whole, true, sum);
-    return vf_select(vi_first((count + 1) / 2), vf_fma(vf_set1(256.0f * scale), sum, acc), acc);
-}
-
-SIMD_INLINE void tile_e4m3(const struct matvec_args *a, uint32_t r, uint32_t rows, uint32_t n)
-{
-    struct vf acc[OPS_MAX_ROWS * FLOAT_ROWS];
-    const uint32_t cols = a->w.cols, whole = cols - cols % FORMAT_SCALE_BLOCK;
-    for (uint32_t i = 0; i < rows * n; i++) {
-        acc[i] = vf_zero();
-    }
-    for (uint32_t c = 0; c < whole; c += FORMAT_SCALE_BLOCK) {
-        add_e4m3_block(a, r, rows, n, c, acc);
-    }
-    for (uint32_t j = 0; whole < cols && j < rows; j++) {
-        const uint8_t *w = row_data(&a->w, r + j) + whole;
-        float scale = scale_row(&a->w, r + j)[whole / FORMAT_SCALE_BLOCK];
-        for (uint32_t i = 0; i < n; i++) {
-            struct vf *sum = acc + i * rows + j;
-            *sum = add_e4m3_last(w, scale, a->act.x + i * a->act.stride + whole, cols - whole, *sum);
-        }
-    }
-    store_sums(a, r, rows, n, acc);
-}
-
 static void matvec_f8_e4m3(const struct matvec_args *a)
 {
-    uint32_t r = a->row_begin;
-    for (; a->n == 1 && r + FLOAT_ROWS_OF_ONE <= a->row_end; r += FLOAT_ROWS_OF_ONE) {
-        tile_e4m3(a, r, FLOAT_ROWS_OF_ONE, 1);
-    }
-    for (; r + FLOAT_ROWS <= a->row_end; r += FLOAT_ROWS) {
-        tile_e4m3(a, r, FLOAT_ROWS, a->n);
-    }
-    for (; r < a->row_end; r++) {
-        tile_e4m3(a, r, 1, a->n);
-    }
+    matvec_floats(a, (struct float_format){load_e4m3, true, true, 1});
 }
 
 /* w*2^-8 times 256 times the scale; a NaN code (480 until here) becomes NaN. */

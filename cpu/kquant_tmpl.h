@@ -6,18 +6,29 @@
 
 #include "cpu/matvec_tmpl.h"
 
+enum kquant_layout {
+    KQUANT_BY_32, /* Q2_K, Q3_K: byte i of each half of the block holds weights i, i+32, i+64, i+96 */
+    KQUANT_BY_64, /* Q4_K, Q5_K: 32 bytes hold 64 weights, which share a scale by 32 */
+    KQUANT_PLAIN, /* Q6_K */
+};
+
+/* What is the same for all blocks of a format. */
+struct kquant_format {
+    enum kquant_layout layout;
+    int offset; /* codes are so much above their value; or, without offset, the block has minima */
+};
+
 /* A block as unsigned bytes: the halves (32 bytes) h of w[k] are the weights from kquant_first(layout, k, h) on. */
 struct kquant {
     struct vi w[4];
     struct b16 scale, min; /* of the weights 16l..16l+15 */
-    float d, dmin;
+    uint64_t scale_by_32;  /* the same of KQUANT_BY_64 */
+    const uint8_t *d;      /* halves: d, dmin; of a block without minima, which ends with d, any other and d */
 };
 
-enum kquant_layout {
-    KQUANT_BY_32, /* Q2_K, Q3_K: byte i of each half of the block holds weights i, i+32, i+64, i+96 */
-    KQUANT_BY_64, /* Q4_K, Q5_K: 32 bytes hold 64 weights */
-    KQUANT_PLAIN, /* Q6_K */
-};
+/* In a product the codes of KQUANT_BY_32 stay where they are in their bytes, which makes those of w[k] 4^k times as
+ * large (w[3]: 16 times), and the scales make up for it: all sums are 16 times too large, exactly, until shifted. */
+enum { KQUANT_IN_PLACE_SHIFT = 4 };
 
 SIMD_INLINE uint32_t kquant_first(enum kquant_layout layout, uint32_t k, uint32_t h)
 {
@@ -26,88 +37,147 @@ SIMD_INLINE uint32_t kquant_first(enum kquant_layout layout, uint32_t k, uint32_
                                     : 64 * k + 32 * h;
 }
 
-/* Scales in the order vi_spread wants: byte 8h + 2k + m belongs to the weights kquant_first(layout, k, h) + 16m. */
-SIMD_INLINE struct vi kquant_scales(enum kquant_layout layout, struct b16 scale)
+/* The scales of a block, ready for kquant_scale. */
+struct kquant_scales {
+    struct vi by_16;
+    struct byte_cells by_32;
+};
+
+SIMD_INLINE void kquant_prepare_scales(const struct kquant *b, enum kquant_layout layout, struct kquant_scales *ret)
 {
-    static const uint8_t by_64[16] = {0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15};
+    /* vi_spread(.., k) takes bytes 8h + 2k + m for the weights kquant_first(layout, k, h) + 16m. */
+    static const int16_t in_place[8] = {16, 16, 4, 4, 1, 1, 1, 1};
     static const uint8_t plain[16] = {0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15};
-    return vi_spreadable(layout == KQUANT_BY_32   ? scale
-                         : layout == KQUANT_BY_64 ? b16_permute(scale, by_64)
-                                                  : b16_permute(scale, plain));
+    if (layout == KQUANT_BY_64) {
+        ret->by_32 = byte_cells_of(b->scale_by_32);
+    } else if (layout == KQUANT_BY_32) {
+        ret->by_16 = vi_spreadable_by(b->scale, in_place);
+    } else {
+        ret->by_16 = vi_spreadable(b16_permute(b->scale, plain));
+    }
 }
 
-SIMD_INLINE struct vi kquant_part(const struct kquant *b, enum kquant_layout layout, uint32_t k, const int8_t *q,
-                                  struct vi scales, struct vi sum)
+/* The scale of each lane of w[k]. */
+SIMD_INLINE struct vi kquant_scale(const struct kquant_scales *s, enum kquant_layout layout, uint32_t k)
 {
-    struct vi a = vi_load_pair(q + kquant_first(layout, k, 0), q + kquant_first(layout, k, 1));
-    return vi_madd(sum, vi_dot2(b->w[k], a), vi_spread(scales, (int)k));
+    uint32_t first = kquant_first(layout, k, 0) / 32, second = kquant_first(layout, k, 1) / 32;
+    return layout == KQUANT_BY_64 ? vi_spread_pair(&s->by_32, first, second) : vi_spread(s->by_16, (int)k);
 }
 
-/* Codes are `offset` above their value; or, without offset, the block has minima. */
-SIMD_INLINE void dot_kquant(const struct kquant *b, enum kquant_layout layout, int offset, const struct act_rows *act,
-                            size_t col, uint32_t n, struct vf *acc)
+/* Products of w[k]. */
+SIMD_INLINE struct vi kquant_part(struct vi w, enum kquant_layout layout, uint32_t k, const int8_t *q)
 {
-    struct vi scales = kquant_scales(layout, b->scale);
-    struct vi by_sum = offset == 0 ? vi_from_s8(b->min) : vi_mul_words(vi_from_s8(b->scale), vi_set1_word(-offset));
-    for (uint32_t i = 0; i < n; i++) {
-        const int8_t *q = act->q + i * act->stride + col;
-        float scale = act->scale[(i * act->stride + col) / 256];
-        struct vi s = vi_mul_words(vi_load_words(act->bsum16 + (i * act->stride + col) / 16), by_sum);
-        struct vi sum = offset == 0 ? vi_zero() : s;
-        sum = kquant_part(b, layout, 0, q, scales, sum);
-        sum = kquant_part(b, layout, 1, q, scales, sum);
-        sum = kquant_part(b, layout, 2, q, scales, sum);
-        sum = kquant_part(b, layout, 3, q, scales, sum);
-        acc[i] = vf_fma(vf_set1(b->d * scale), vf_from_i32(sum), acc[i]);
-        if (offset == 0) {
-            acc[i] = vf_fma(vf_set1(-(b->dmin * scale)), vf_from_i32(s), acc[i]);
+    return vi_dot2(w, vi_load_pair(q + kquant_first(layout, k, 0), q + kquant_first(layout, k, 1)));
+}
+
+/* What a block is multiplied with. */
+struct kquant_factors {
+    struct kquant_scales scales;
+    struct vi by_sum; /* of the sums of 16 activations: minima, or scales times what the offset costs */
+    struct v4 d;      /* d and dmin, or something and d */
+};
+
+/* `rows` activation rows from i on. */
+SIMD_INLINE void dot_kquant_rows(const struct kquant *b, const struct kquant_factors *by, struct kquant_format f,
+                                 const struct act_rows *act, size_t col, uint32_t i, uint32_t rows, struct vf *acc)
+{
+    const size_t at = i * act->stride + col;
+    struct vi sum[ROW_GROUP];
+    SIMD_UNROLL
+    for (uint32_t k = 0; k < 4; k++) {
+        struct vi scale = kquant_scale(&by->scales, f.layout, k);
+        SIMD_UNROLL
+        for (uint32_t j = 0; j < rows; j++) {
+            struct vi part = kquant_part(b->w[k], f.layout, k, act->q + j * act->stride + at);
+            sum[j] = k == 0 ? vi_mul_words(part, scale) : vi_madd(sum[j], part, scale);
         }
+    }
+    SIMD_UNROLL
+    for (uint32_t j = 0; j < rows; j++) {
+        struct vi s = vi_mul_words(vi_load_words(act->bsum16 + (j * act->stride + at) / 16), by->by_sum);
+        struct cells da = cells_of(v4_mul(by->d, v4_set1(act->scale[(j * act->stride + at) / 256])));
+        struct vi all = f.offset == 0 ? sum[j] : vi_add32(sum[j], s);
+        if (f.layout == KQUANT_BY_32) {
+            all = vi_sra32(all, KQUANT_IN_PLACE_SHIFT);
+        }
+        struct vf r = vf_fma(vf_set1(da.f[f.offset == 0 ? 0 : 1]), vf_from_i32(all), acc[i + j]);
+        acc[i + j] = f.offset == 0 ? vf_fnma(vf_set1(da.f[1]), vf_from_i32(s), r) : r;
+    }
+}
+
+SIMD_INLINE void dot_kquant(struct kquant *b, struct kquant_format f, const struct act_rows *act, size_t col,
+                            uint32_t n, struct vf *acc)
+{
+    const int shift = f.layout == KQUANT_BY_32 ? KQUANT_IN_PLACE_SHIFT : 0;
+    struct kquant_factors by;
+    kquant_prepare_scales(b, f.layout, &by.scales);
+    by.by_sum = f.offset == 0 ? vi_from_s8(b->min)
+                              : vi_mul_words(vi_from_s8(b->scale), vi_set1_word(-(f.offset << shift)));
+    by.d = v4_two_halves(b->d);
+    if (SIMD_LITERAL(n)) {
+        dot_kquant_rows(b, &by, f, act, col, 0, n, acc);
+        return;
+    }
+    SIMD_IN_MEMORY(b->w);
+    SIMD_IN_MEMORY(by);
+    uint32_t i = 0;
+    for (; i + ROW_GROUP <= n; i += ROW_GROUP) {
+        dot_kquant_rows(b, &by, f, act, col, i, ROW_GROUP, acc);
+        SIMD_IN_MEMORY(by);
+    }
+    for (; i < n; i++) {
+        dot_kquant_rows(b, &by, f, act, col, i, 1, acc);
+        SIMD_IN_MEMORY(by);
     }
 }
 
 /* 32 weights, the half h of w[k]. */
-SIMD_INLINE void decode_kquant_half(const struct kquant *b, enum kquant_layout layout, int offset, uint32_t k,
-                                    uint32_t h, const float scale[16], const float min[16], float *y)
+SIMD_INLINE void decode_kquant_half(const struct kquant *b, struct kquant_format f, uint32_t k, uint32_t h,
+                                    const float scale[16], const float min[16], float *y)
 {
-    uint32_t first = kquant_first(layout, k, h);
-    struct vi codes = offset == 0 ? b->w[k] : vi_sub8(b->w[k], vi_set1_8((int8_t)offset));
+    uint32_t first = kquant_first(f.layout, k, h);
+    struct vi codes = f.offset == 0 ? b->w[k] : vi_sub8(b->w[k], vi_set1_8((int8_t)f.offset));
     SIMD_UNROLL
     for (uint32_t m = 0; m < 2; m++) {
         uint32_t group = first / 16 + m;
         struct vf value = vf_mul(vf_set1(scale[group]), vf_from_s8(vi_quarter(codes, (int)(2 * h + m))));
-        vf_store(y + 16 * group, offset == 0 ? vf_sub(value, vf_set1(min[group])) : value);
+        vf_store(y + 16 * group, f.offset == 0 ? vf_sub(value, vf_set1(min[group])) : value);
     }
 }
 
-SIMD_INLINE void decode_kquant(const struct kquant *b, enum kquant_layout layout, int offset, float *y)
+SIMD_INLINE void decode_kquant(const struct kquant *b, struct kquant_format f, float *y)
 {
     float scale[16], min[16] = {0};
-    vf_store(scale, vf_mul(vf_set1(b->d), vf_from_s8(b->scale)));
-    if (offset == 0) {
-        vf_store(min, vf_mul(vf_set1(b->dmin), vf_from_s8(b->min)));
+    vf_store(scale, vf_mul(vf_set1(half_float(b->d + (f.offset == 0 ? 0 : 2))), vf_from_s8(b->scale)));
+    if (f.offset == 0) {
+        vf_store(min, vf_mul(vf_set1(half_float(b->d + 2)), vf_from_s8(b->min)));
     }
     SIMD_UNROLL
     for (uint32_t k = 0; k < 4; k++) {
-        decode_kquant_half(b, layout, offset, k, 0, scale, min, y);
-        decode_kquant_half(b, layout, offset, k, 1, scale, min, y);
+        decode_kquant_half(b, f, k, 0, scale, min, y);
+        decode_kquant_half(b, f, k, 1, scale, min, y);
     }
 }
 
-/* ---- unpacking ---- */
+/* ---- unpacking; in_place: see KQUANT_IN_PLACE_SHIFT ---- */
 
-SIMD_INLINE struct vi two_bits(struct vi q, int k) { return vi_and(vi_shr16(q, 2 * k), vi_set1_8(3)); }
+/* Bits 2k and 2k+1 of each byte. */
+SIMD_INLINE struct vi two_bits(struct vi q, int k, bool in_place)
+{
+    int place = !in_place ? 0 : k == 3 ? 4 : 2 * k, shift = 2 * k - place;
+    return vi_and(shift == 0 ? q : vi_shr16(q, shift), vi_set1_8((int8_t)(3 << place)));
+}
 
-SIMD_INLINE void unpack_q2_k(const uint8_t *b, struct kquant *ret)
+SIMD_INLINE void unpack_q2_k(const uint8_t *b, bool in_place, struct kquant *ret)
 {
     struct vi q = vi_load(b + 16);
     ret->scale = b16_and(b16_load(b), 15);
     ret->min = b16_high_nibbles(b16_load(b));
-    ret->d = half_float(b + 80);
-    ret->dmin = half_float(b + 82);
-    ret->w[0] = two_bits(q, 0);
-    ret->w[1] = two_bits(q, 1);
-    ret->w[2] = two_bits(q, 2);
-    ret->w[3] = two_bits(q, 3);
+    ret->d = b + 80;
+    ret->w[0] = two_bits(q, 0, in_place);
+    ret->w[1] = two_bits(q, 1, in_place);
+    ret->w[2] = two_bits(q, 2, in_place);
+    ret->w[3] = two_bits(q, 3, in_place);
 }
 
 /* 16 scales of 6 bits in 12 bytes, 32 above their value. */
@@ -120,16 +190,23 @@ SIMD_INLINE struct b16 q3_k_scales(const uint8_t *s)
     return b16_sub(b16_make(first, second), 32);
 }
 
-SIMD_INLINE void unpack_q3_k(const uint8_t *b, struct kquant *ret)
+/* The third bit of the weights of w[k], which is bit k of each byte's low nibble in the first half of the block, of its
+ * high nibble in the second. */
+SIMD_INLINE struct vi third_bits(struct vi high, int k, bool in_place)
 {
-    struct vi q = vi_load(b + 32), bit = vi_set1_8(4);
-    struct vi high = vi_shr16_pair(vi_load_pair(b, b), 0, 4); /* weights of w[k]: bit k of each byte's low nibble */
+    int to = 2 + (!in_place ? 0 : k == 3 ? 4 : 2 * k);
+    return vi_and(vi_shift16_pair(high, to - k, to - k - 4), vi_set1_8((int8_t)(1 << to)));
+}
+
+SIMD_INLINE void unpack_q3_k(const uint8_t *b, bool in_place, struct kquant *ret)
+{
+    struct vi q = vi_load(b + 32), high = vi_load_pair(b, b);
     ret->scale = q3_k_scales(b + 96);
-    ret->d = half_float(b + 108);
-    ret->w[0] = vi_or(two_bits(q, 0), vi_and(vi_shl16(high, 2), bit));
-    ret->w[1] = vi_or(two_bits(q, 1), vi_and(vi_shl16(high, 1), bit));
-    ret->w[2] = vi_or(two_bits(q, 2), vi_and(high, bit));
-    ret->w[3] = vi_or(two_bits(q, 3), vi_and(vi_shr16(high, 1), bit));
+    ret->d = b + 106;
+    ret->w[0] = vi_or(two_bits(q, 0, in_place), third_bits(high, 0, in_place));
+    ret->w[1] = vi_or(two_bits(q, 1, in_place), third_bits(high, 1, in_place));
+    ret->w[2] = vi_or(two_bits(q, 2, in_place), third_bits(high, 2, in_place));
+    ret->w[3] = vi_or(two_bits(q, 3, in_place), third_bits(high, 3, in_place));
 }
 
 /* 8 scales and 8 minima of 6 bits in 12 bytes, each doubled: one for 16 weights. */
@@ -138,50 +215,51 @@ SIMD_INLINE void unpack_six_bit_scales(const uint8_t *s, struct kquant *ret)
     const uint32_t six = UINT32_C(0x3f3f3f3f), four = UINT32_C(0x0f0f0f0f), two = UINT32_C(0x03030303);
     uint32_t a = load_u32(s), b = load_u32(s + 4), c = load_u32(s + 8);
     uint32_t scale_high = (c & four) | (a >> 6 & two) << 4, min_high = (c >> 4 & four) | (b >> 6 & two) << 4;
-    ret->scale = b16_double((a & six) | (uint64_t)scale_high << 32);
+    ret->scale_by_32 = (a & six) | (uint64_t)scale_high << 32;
+    ret->scale = b16_double(ret->scale_by_32);
     ret->min = b16_double((b & six) | (uint64_t)min_high << 32);
 }
 
-SIMD_INLINE void unpack_q4_k(const uint8_t *b, struct kquant *ret)
+SIMD_INLINE void unpack_q4_k(const uint8_t *b, bool in_place, struct kquant *ret)
 {
     struct vi q0 = vi_load(b + 16), q1 = vi_load(b + 80), mask = vi_set1_8(15);
+    (void)in_place;
     unpack_six_bit_scales(b + 4, ret);
-    ret->d = half_float(b);
-    ret->dmin = half_float(b + 2);
+    ret->d = b;
     ret->w[0] = vi_and(q0, mask);
     ret->w[1] = vi_and(vi_shr16(q0, 4), mask);
     ret->w[2] = vi_and(q1, mask);
     ret->w[3] = vi_and(vi_shr16(q1, 4), mask);
 }
 
-SIMD_INLINE void unpack_q5_k(const uint8_t *b, struct kquant *ret)
+SIMD_INLINE void unpack_q5_k(const uint8_t *b, bool in_place, struct kquant *ret)
 {
     struct vi q0 = vi_load(b + 48), q1 = vi_load(b + 112), mask = vi_set1_8(15), bit = vi_set1_8(16);
-    struct vi high = vi_shr16_pair(vi_load_pair(b + 16, b + 16), 0, 2); /* w[k]: bits 0, 1, 4, 5 of both halves */
+    struct vi high = vi_load_pair(b + 16, b + 16); /* w[k]: bits 0, 1, 4, 5 of half 0, bits 2, 3, 6, 7 of half 1 */
+    (void)in_place;
     unpack_six_bit_scales(b + 4, ret);
-    ret->d = half_float(b);
-    ret->dmin = half_float(b + 2);
-    ret->w[0] = vi_or(vi_and(q0, mask), vi_and(vi_shl16(high, 4), bit));
-    ret->w[1] = vi_or(vi_and(vi_shr16(q0, 4), mask), vi_and(vi_shl16(high, 3), bit));
-    ret->w[2] = vi_or(vi_and(q1, mask), vi_and(high, bit));
-    ret->w[3] = vi_or(vi_and(vi_shr16(q1, 4), mask), vi_and(vi_shr16(high, 1), bit));
+    ret->d = b;
+    ret->w[0] = vi_or(vi_and(q0, mask), vi_and(vi_shift16_pair(high, 4, 2), bit));
+    ret->w[1] = vi_or(vi_and(vi_shr16(q0, 4), mask), vi_and(vi_shift16_pair(high, 3, 1), bit));
+    ret->w[2] = vi_or(vi_and(q1, mask), vi_and(vi_shift16_pair(high, 0, -2), bit));
+    ret->w[3] = vi_or(vi_and(vi_shr16(q1, 4), mask), vi_and(vi_shift16_pair(high, -1, -3), bit));
 }
 
 /* 128 weights: 64 bytes of low nibbles, 32 bytes of pairs of high bits. */
 SIMD_INLINE void unpack_q6_k_half(const uint8_t *ql, const uint8_t *qh, struct vi *ret_first, struct vi *ret_second)
 {
-    struct vi q = vi_load(ql), high = vi_shr16_pair(vi_load_pair(qh, qh), 0, 2);
-    struct vi mask = vi_set1_8(15), bits = vi_set1_8(48);
-    *ret_first = vi_or(vi_and(q, mask), vi_and(vi_shl16(high, 4), bits));
-    *ret_second = vi_or(vi_and(vi_shr16(q, 4), mask), vi_and(high, bits));
+    struct vi q = vi_load(ql), high = vi_load_pair(qh, qh), mask = vi_set1_8(15), bits = vi_set1_8(48);
+    *ret_first = vi_or(vi_and(q, mask), vi_and(vi_shift16_pair(high, 4, 2), bits));
+    *ret_second = vi_or(vi_and(vi_shr16(q, 4), mask), vi_and(vi_shift16_pair(high, 0, -2), bits));
 }
 
-SIMD_INLINE void unpack_q6_k(const uint8_t *b, struct kquant *ret)
+SIMD_INLINE void unpack_q6_k(const uint8_t *b, bool in_place, struct kquant *ret)
 {
+    (void)in_place;
     unpack_q6_k_half(b, b + 128, &ret->w[0], &ret->w[1]);
     unpack_q6_k_half(b + 64, b + 160, &ret->w[2], &ret->w[3]);
     ret->scale = b16_load(b + 192);
-    ret->d = half_float(b + 208);
+    ret->d = b + 206;
 }
 
 #define KQUANT_FORMAT(name, layout, offset, bytes)                                                                   \
@@ -189,16 +267,16 @@ SIMD_INLINE void unpack_q6_k(const uint8_t *b, struct kquant *ret)
     {                                                                                                                \
         struct kquant b;                                                                                             \
         (void)blocks;                                                                                                \
-        unpack_##name(w, &b);                                                                                        \
-        dot_kquant(&b, layout, offset, act, col, n, acc);                                                            \
+        unpack_##name(w, true, &b);                                                                                  \
+        dot_kquant(&b, (struct kquant_format){layout, offset}, act, col, n, acc);                                    \
     }                                                                                                                \
     SIMD_INLINE PIECE_FUNCTION(piece_##name)                                                                         \
     {                                                                                                                \
         const uint8_t *data = row_data(w, r) + (size_t)(col / 256) * (bytes);                                        \
         for (uint32_t c = 0; c < count; c += 256, data += (bytes)) {                                                 \
             struct kquant b;                                                                                         \
-            unpack_##name(data, &b);                                                                                 \
-            decode_kquant(&b, layout, offset, y + c);                                                                \
+            unpack_##name(data, false, &b);                                                                          \
+            decode_kquant(&b, (struct kquant_format){layout, offset}, y + c);                                        \
         }                                                                                                            \
     }
 

@@ -14,274 +14,403 @@ struct lattice_part {
     struct vi size, sign;
 };
 
+/* What is taken out of a whole block at once. Groups are of 32 weights. */
 struct lattice_head {
-    float d;          /* with the constant of the type */
-    struct b16 scale; /* of the weights 16l..16l+15: 2s+1 */
+    uint32_t sign[8];  /* bit i of a group: weight i is negative. IQ1: 1 or -1 in bytes, each for 8 weights */
+    uint32_t scale[8]; /* of a group, 2s+1, in both words; where a scale is for 16 weights: */
+    struct vi scales;  /* laid out for vi_spread */
+    uint16_t row[64];  /* of the table, where it is not a byte of the block */
+    float d;           /* with the constant of the type */
 };
 
-#define LATTICE_PART(name) void name(const uint8_t *b, uint32_t k, struct lattice_part *ret)
-#define LATTICE_HEAD(name) struct lattice_head name(const uint8_t *b)
+/* Fills in what the type has. */
+#define LATTICE_HEAD(name) void name(const uint8_t *b, struct lattice_head *ret)
+/* d with the constant of the type. */
+#define LATTICE_SCALE(name) float name(const uint8_t *b)
+#define LATTICE_PART(name)                                                                                           \
+    void name(const uint8_t *b, const struct lattice_head *head, uint32_t k, struct lattice_part *ret)
+
+struct lattice_format {
+    LATTICE_SCALE((*d));
+    LATTICE_HEAD((*head));
+    LATTICE_PART((*part));
+    bool by_16; /* which scales there are */
+    uint32_t bytes;
+};
 
 /* ---- scales ---- */
 
-/* 2s+1 of the bytes s. */
-SIMD_INLINE struct b16 odd_scales(struct b16 s) { return b16_or(b16_add(s, s), 1); }
+/* vi_spread(.., k) takes bytes 8h + 2k + m for the weights 64k + 32h + 16m. */
+static const uint8_t lattice_order[16] = {0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15};
 
-/* 16 nibbles. */
-SIMD_INLINE struct b16 nibble_scales(const uint8_t *b)
+/* 2s+1 of the dwords s, in both words. */
+SIMD_INLINE void put_scales(struct d8 s, struct lattice_head *ret)
+{
+    struct d8 odd = d8_or(d8_add(s, s), d8_set1(1));
+    d8_store(ret->scale, d8_or(odd, d8_shl(odd, 16)));
+}
+
+/* 2s+1 of 16 nibbles. */
+SIMD_INLINE struct vi nibble_scales(const uint8_t *b)
 {
     struct b16 twice = b16_double(load_u64(b));
-    return odd_scales(b16_choose(b16_and(twice, 15), b16_high_nibbles(twice)));
+    struct b16 s = b16_choose(b16_and(twice, 15), b16_high_nibbles(twice));
+    return vi_spreadable(b16_permute(b16_or(b16_add(s, s), 1), lattice_order));
+}
+
+SIMD_INLINE LATTICE_SCALE(scale_eighth) { return half_float(b) * 0.125f; }
+SIMD_INLINE LATTICE_SCALE(scale_quarter) { return half_float(b) * 0.25f; }
+SIMD_INLINE LATTICE_SCALE(scale_one) { return half_float(b); }
+
+/* The half is in the top nibbles of four words. */
+SIMD_INLINE LATTICE_SCALE(scale_iq1_m)
+{
+    uint64_t x = load_u64(b + 48);
+    uint64_t d = (x >> 12 & 0xf) | (x >> 24 & 0xf0) | (x >> 36 & 0xf00) | (x >> 48 & 0xf000);
+    return half_bits_float((uint16_t)d) * 0.125f;
+}
+
+/* ---- heads ---- */
+
+/* Four groups of 7 bits in each dword to four bytes of 8: the eighth is their parity. */
+SIMD_INLINE struct d8 signs_of_sevens(struct d8 x)
+{
+    x = d8_or(d8_and(x, d8_set1(0x3fff)), d8_shl(d8_and(x, d8_set1(0x0fffc000)), 2));
+    x = d8_or(d8_and(x, d8_set1(0x007f007f)), d8_shl(d8_and(x, d8_set1(0x3f803f80)), 1));
+    return d8_add_parity(x);
 }
 
 SIMD_INLINE LATTICE_HEAD(head_iq2_xxs)
 {
-    uint64_t s = 0;
-    SIMD_UNROLL
-    for (int g = 0; g < 8; g++) {
-        s |= (uint64_t)(b[2 + 8 * g + 7] >> 4) << 8 * g;
-    }
-    return (struct lattice_head){half_float(b) * 0.125f, odd_scales(b16_double(s))};
-}
-
-SIMD_INLINE LATTICE_HEAD(head_iq2_xs)
-{
-    return (struct lattice_head){half_float(b) * 0.125f, nibble_scales(b + 66)};
-}
-
-SIMD_INLINE LATTICE_HEAD(head_iq2_s)
-{
-    return (struct lattice_head){half_float(b) * 0.125f, nibble_scales(b + 74)};
+    struct d8 bits = d8_load_seconds(b + 2);
+    put_scales(d8_shr(bits, 28), ret);
+    d8_store(ret->sign, signs_of_sevens(bits));
 }
 
 SIMD_INLINE LATTICE_HEAD(head_iq3_xxs)
 {
-    uint64_t s = 0;
-    SIMD_UNROLL
-    for (int g = 0; g < 8; g++) {
-        s |= (uint64_t)(b[66 + 4 * g + 3] >> 4) << 8 * g;
-    }
-    return (struct lattice_head){half_float(b) * 0.25f, odd_scales(b16_double(s))};
+    struct d8 bits = d8_load(b + 66);
+    put_scales(d8_shr(bits, 28), ret);
+    d8_store(ret->sign, signs_of_sevens(bits));
 }
+
+SIMD_INLINE LATTICE_HEAD(head_iq2_xs)
+{
+    struct d8 q0 = d8_load(b + 2), q1 = d8_load(b + 34), mask = d8_set1(0x01ff01ff);
+    d8_store(ret->row, d8_and(q0, mask));
+    d8_store(ret->row + 16, d8_and(q1, mask));
+    d8_store(ret->sign, d8_add_parity(d8_pack_words(d8_shr_words(q0, 9), d8_shr_words(q1, 9))));
+    ret->scales = nibble_scales(b + 66);
+}
+
+/* Table rows: low bytes from `low`, and what `high` times `by` leaves at `mask`. */
+SIMD_INLINE void put_rows(const uint8_t *low, struct d8 high, struct d8 by, uint32_t mask, uint16_t *row)
+{
+    d8_store(row, d8_or(d8_load_bytes(low), d8_and(d8_mul_low(high, by), d8_set1(mask))));
+}
+
+/* Eight bytes, each as four words. */
+static const uint8_t words_by_4[2][32] = {
+    {0, 255, 0, 255, 0, 255, 0, 255, 1, 255, 1, 255, 1, 255, 1, 255,
+     2, 255, 2, 255, 2, 255, 2, 255, 3, 255, 3, 255, 3, 255, 3, 255},
+    {4, 255, 4, 255, 4, 255, 4, 255, 5, 255, 5, 255, 5, 255, 5, 255,
+     6, 255, 6, 255, 6, 255, 6, 255, 7, 255, 7, 255, 7, 255, 7, 255},
+};
+
+SIMD_INLINE LATTICE_HEAD(head_iq2_s)
+{
+    static const uint16_t by[16] = {256, 64, 16, 4, 256, 64, 16, 4, 256, 64, 16, 4, 256, 64, 16, 4};
+    struct b16 high = b16_make(load_u64(b + 66), 0);
+    put_rows(b + 2, d8_spread(high, words_by_4[0]), d8_load(by), 0x03000300, ret->row);
+    put_rows(b + 18, d8_spread(high, words_by_4[1]), d8_load(by), 0x03000300, ret->row + 16);
+    d8_store(ret->sign, d8_load(b + 34));
+    ret->scales = nibble_scales(b + 74);
+}
+
+/* Eight bytes, each as eight words. */
+static const uint8_t words_by_8[4][32] = {
+    {0, 255, 0, 255, 0, 255, 0, 255, 0, 255, 0, 255, 0, 255, 0, 255,
+     1, 255, 1, 255, 1, 255, 1, 255, 1, 255, 1, 255, 1, 255, 1, 255},
+    {2, 255, 2, 255, 2, 255, 2, 255, 2, 255, 2, 255, 2, 255, 2, 255,
+     3, 255, 3, 255, 3, 255, 3, 255, 3, 255, 3, 255, 3, 255, 3, 255},
+    {4, 255, 4, 255, 4, 255, 4, 255, 4, 255, 4, 255, 4, 255, 4, 255,
+     5, 255, 5, 255, 5, 255, 5, 255, 5, 255, 5, 255, 5, 255, 5, 255},
+    {6, 255, 6, 255, 6, 255, 6, 255, 6, 255, 6, 255, 6, 255, 6, 255,
+     7, 255, 7, 255, 7, 255, 7, 255, 7, 255, 7, 255, 7, 255, 7, 255},
+};
 
 SIMD_INLINE LATTICE_HEAD(head_iq3_s)
 {
-    uint64_t s = load_u32(b + 106); /* eight nibbles to eight bytes */
-    s = (s | s << 16) & UINT64_C(0x0000ffff0000ffff);
-    s = (s | s << 8) & UINT64_C(0x00ff00ff00ff00ff);
-    s = (s | s << 4) & UINT64_C(0x0f0f0f0f0f0f0f0f);
-    return (struct lattice_head){half_float(b), odd_scales(b16_double(s))};
+    static const uint16_t by[16] = {256, 128, 64, 32, 16, 8, 4, 2, 256, 128, 64, 32, 16, 8, 4, 2};
+    struct b16 high = b16_make(load_u64(b + 66), 0);
+    SIMD_UNROLL
+    for (int i = 0; i < 4; i++) {
+        put_rows(b + 2 + 16 * i, d8_spread(high, words_by_8[i]), d8_load(by), 0x01000100, ret->row + 16 * i);
+    }
+    d8_store(ret->sign, d8_load(b + 74));
+    put_scales(d8_nibbles(load_u32(b + 106)), ret);
 }
 
 SIMD_INLINE LATTICE_HEAD(head_iq1_s)
 {
-    uint64_t s = 0;
-    SIMD_UNROLL
-    for (int g = 0; g < 8; g++) {
-        s |= (uint64_t)((b[34 + 2 * g + 1] >> 4) & 7) << 8 * g;
-    }
-    return (struct lattice_head){half_float(b) * 0.125f, odd_scales(b16_double(s))};
+    /* Bits 3j..3j+2 of a group's word for j < 3; of its high byte, from bit 1, for j = 3. */
+    static const uint8_t words[2][32] = {
+        {0, 1, 0, 1, 0, 1, 1, 255, 2, 3, 2, 3, 2, 3, 3, 255, 4, 5, 4, 5, 4, 5, 5, 255, 6, 7, 6, 7, 6, 7, 7, 255},
+        {8, 9, 8, 9, 8, 9, 9, 255, 10, 11, 10, 11, 10, 11, 11, 255,
+         12, 13, 12, 13, 12, 13, 13, 255, 14, 15, 14, 15, 14, 15, 15, 255},
+    };
+    static const uint16_t by[16] = {256, 32, 4, 128, 256, 32, 4, 128, 256, 32, 4, 128, 256, 32, 4, 128};
+    struct b16 high = b16_load(b + 34);
+    struct d8 h = d8_load_words(b + 34);
+    put_rows(b + 2, d8_spread(high, words[0]), d8_load(by), 0x07000700, ret->row);
+    put_rows(b + 18, d8_spread(high, words[1]), d8_load(by), 0x07000700, ret->row + 16);
+    put_scales(d8_and(d8_shr(h, 12), d8_set1(7)), ret);
+    struct d8 down = d8_equal_bytes(d8_shr(h, 15), d8_set1(1)); /* the lowest byte of each dword counts */
+    static const uint8_t lowest[32] = {0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12,
+                                       0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12};
+    d8_store(ret->sign, d8_or(d8_shuffle(down, lowest), d8_set1(0x01010101)));
 }
 
 SIMD_INLINE LATTICE_HEAD(head_iq1_m)
 {
-    uint64_t s[2] = {0, 0};
-    unsigned d = 0;
-    SIMD_UNROLL
-    for (int g = 0; g < 16; g++) {
-        s[g / 8] |= (uint64_t)((load_u16(b + 48 + 2 * (g / 4)) >> 3 * (g % 4)) & 7) << 8 * (g % 8);
-    }
-    SIMD_UNROLL
-    for (int k = 0; k < 4; k++) {
-        d |= (unsigned)(load_u16(b + 48 + 2 * k) >> 12) << 4 * k;
-    }
-    return (struct lattice_head){half_bits_float((uint16_t)d) * 0.125f, odd_scales(b16_make(s[0], s[1]))};
+    /* Group 4k + 2h + m of 16 weights: bits 3*(2h+m).. of word k; doubled, they are in the high half of a product. */
+    static const uint8_t words[32] = {0, 1, 0, 1, 2, 3, 2, 3, 4, 5, 4, 5, 6, 7, 6, 7,
+                                      0, 1, 0, 1, 2, 3, 2, 3, 4, 5, 4, 5, 6, 7, 6, 7};
+    static const uint16_t by[16] = {1 << 15, 1 << 12, 1 << 15, 1 << 12, 1 << 15, 1 << 12, 1 << 15, 1 << 12,
+                                    1 << 9,  1 << 6,  1 << 9,  1 << 6,  1 << 9,  1 << 6,  1 << 9,  1 << 6};
+    struct d8 s = d8_spread(b16_make(load_u64(b + 48), 0), words);
+    s = d8_and(d8_mul_high(d8_add(s, s), d8_load(by)), d8_set1(0x00070007));
+    ret->scales = vi_spreadable_words(d8_or(d8_add(s, s), d8_set1(0x00010001)));
+    struct d8 nibbles = b16_nibbles(b16_load(b + 32));
+    struct d8 down = d8_equal_bytes(d8_and(nibbles, d8_set1(0x08080808)), d8_set1(0x08080808));
+    d8_store(ret->sign, d8_or(down, d8_set1(0x01010101)));
+    d8_store_words(ret->row, d8_load(b), d8_and(nibbles, d8_set1(0x07070707)));
 }
 
 /* ---- 64 weights ---- */
 
-/* Sign bits to bytes of 1 and -1. */
-SIMD_INLINE struct vi sign_bytes(uint64_t bits) { return vi_or(vi_from_bits(bits), vi_set1_8(1)); }
-
-/* 7 bits in each byte; bit 7 becomes their parity. */
-SIMD_INLINE uint64_t add_parity(uint64_t x)
+SIMD_INLINE struct vi part_signs(const struct lattice_head *head, uint32_t k)
 {
-    uint64_t p = x ^ x >> 4;
-    p ^= p >> 2;
-    p ^= p >> 1;
-    return x | (p & UINT64_C(0x0101010101010101)) << 7;
+    return vi_or(vi_from_bits_at(head->sign + 2 * k), vi_set1_8(1));
 }
 
-/* Four groups of 7 bits to four bytes. */
-SIMD_INLINE uint64_t sevens(uint32_t b)
+SIMD_INLINE struct vi rows_of_words(const uint64_t *table, const uint16_t *row)
 {
-    return (b & 0x7f) | (b & 0x3f80) << 1 | (b & 0x1fc000) << 2 | (b & 0xfe00000) << 3;
+    return vi_rows8(table, (const uint32_t[8]){row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7]});
 }
 
 SIMD_INLINE LATTICE_PART(part_iq2_xxs)
 {
     const uint8_t *p = b + 2 + 16 * k, *q = p + 8;
-    uint64_t row[8];
-    SIMD_UNROLL
-    for (int j = 0; j < 4; j++) {
-        row[j] = iq2_xxs_grid[p[j]];
-        row[j + 4] = iq2_xxs_grid[q[j]];
-    }
-    ret->size = vi_from_u64(row);
-    ret->sign = sign_bytes(add_parity(sevens(load_u32(p + 4)) | sevens(load_u32(q + 4)) << 32));
+    ret->size = vi_rows8(iq2_xxs_grid, (const uint32_t[8]){p[0], p[1], p[2], p[3], q[0], q[1], q[2], q[3]});
+    ret->sign = part_signs(head, k);
 }
 
 SIMD_INLINE LATTICE_PART(part_iq2_xs)
 {
-    uint64_t row[8], signs = 0;
-    SIMD_UNROLL
-    for (int j = 0; j < 8; j++) {
-        unsigned q = load_u16(b + 2 + 16 * k + 2 * j);
-        row[j] = iq2_xs_grid[q & 511];
-        signs |= (uint64_t)(q >> 9) << 8 * j;
-    }
-    ret->size = vi_from_u64(row);
-    ret->sign = sign_bytes(add_parity(signs));
+    (void)b;
+    ret->size = rows_of_words(iq2_xs_grid, head->row + 8 * k);
+    ret->sign = part_signs(head, k);
 }
 
 SIMD_INLINE LATTICE_PART(part_iq2_s)
 {
-    const uint8_t *ql = b + 2 + 8 * k;
-    unsigned qh = load_u16(b + 66 + 2 * k);
-    uint64_t row[8];
-    SIMD_UNROLL
-    for (int j = 0; j < 8; j++) {
-        row[j] = iq2_s_grid[ql[j] | ((qh >> 2 * j) & 3) << 8];
-    }
-    ret->size = vi_from_u64(row);
-    ret->sign = sign_bytes(load_u64(b + 34 + 8 * k));
+    (void)b;
+    ret->size = rows_of_words(iq2_s_grid, head->row + 8 * k);
+    ret->sign = part_signs(head, k);
 }
 
 SIMD_INLINE LATTICE_PART(part_iq3_xxs)
 {
-    const uint8_t *q = b + 2 + 16 * k, *bits = b + 66 + 8 * k;
-    uint64_t row[8];
+    const uint8_t *q = b + 2 + 16 * k;
+    uint32_t row[16];
     SIMD_UNROLL
-    for (int j = 0; j < 8; j++) {
-        row[j] = iq3_xxs_grid[q[2 * j]] | (uint64_t)iq3_xxs_grid[q[2 * j + 1]] << 32;
+    for (int j = 0; j < 16; j++) {
+        row[j] = q[j];
     }
-    ret->size = vi_from_u64(row);
-    ret->sign = sign_bytes(add_parity(sevens(load_u32(bits)) | sevens(load_u32(bits + 4)) << 32));
+    ret->size = vi_rows16(iq3_xxs_grid, row);
+    ret->sign = part_signs(head, k);
 }
 
 SIMD_INLINE LATTICE_PART(part_iq3_s)
 {
-    const uint8_t *q = b + 2 + 16 * k;
-    unsigned qh = load_u16(b + 66 + 2 * k);
-    uint64_t row[8];
+    uint32_t row[16];
+    (void)b;
     SIMD_UNROLL
-    for (int j = 0; j < 8; j++) {
-        unsigned even = q[2 * j] | ((qh >> 2 * j) & 1) << 8, odd = q[2 * j + 1] | ((qh >> (2 * j + 1)) & 1) << 8;
-        row[j] = iq3_s_grid[even] | (uint64_t)iq3_s_grid[odd] << 32;
+    for (int j = 0; j < 16; j++) {
+        row[j] = head->row[16 * k + (uint32_t)j];
     }
-    ret->size = vi_from_u64(row);
-    ret->sign = sign_bytes(load_u64(b + 74 + 8 * k));
+    ret->size = vi_rows16(iq3_s_grid, row);
+    ret->sign = part_signs(head, k);
 }
 
-/* 8 * grid + 1, or - 1 where `down`; the bytes of a grid are -1, 0 or 1. */
-SIMD_INLINE void put_shifted(const uint64_t row[8], const uint64_t shift[8], struct lattice_part *ret)
+/* 8 * grid + delta; the bytes of a grid are -1, 0 or 1, those of delta 1 or -1. */
+SIMD_INLINE void put_shifted(struct vi grid, struct vi delta, struct lattice_part *ret)
 {
-    struct vi grid = vi_from_u64(row), delta = vi_from_u64(shift);
     struct vi code = vi_add8(vi_and(vi_shl16(grid, 3), vi_set1_8((int8_t)0xf8)), delta);
     ret->size = vi_abs8(code);
     ret->sign = code;
 }
 
-SIMD_INLINE uint64_t shift_bytes(bool down)
-{
-    return down ? UINT64_C(0xffffffffffffffff) : UINT64_C(0x0101010101010101);
-}
-
 SIMD_INLINE LATTICE_PART(part_iq1_s)
 {
-    uint64_t row[8], shift[8];
-    SIMD_UNROLL
-    for (int j = 0; j < 8; j++) {
-        unsigned h = load_u16(b + 34 + 4 * k + 2 * (j / 4));
-        row[j] = iq1_grid[b[2 + 8 * k + j] | ((h >> 3 * (j % 4)) & 7) << 8];
-        shift[j] = shift_bytes(h >> 15);
-    }
-    put_shifted(row, shift, ret);
+    (void)b;
+    put_shifted(rows_of_words(iq1_grid, head->row + 8 * k), vi_pair_at(head->sign + 2 * k), ret);
 }
 
 SIMD_INLINE LATTICE_PART(part_iq1_m)
 {
-    uint32_t qh = load_u32(b + 32 + 4 * k);
-    uint64_t row[8], shift[8];
-    SIMD_UNROLL
-    for (int j = 0; j < 8; j++) {
-        uint32_t nibble = qh >> 4 * j & 15;
-        row[j] = iq1_grid[b[8 * k + j] | (nibble & 7) << 8];
-        shift[j] = shift_bytes(nibble >> 3);
-    }
-    put_shifted(row, shift, ret);
+    (void)b;
+    put_shifted(rows_of_words(iq1_grid, head->row + 8 * k), vi_octets_at(head->sign + 2 * k), ret);
 }
 
 /* ---- products ---- */
 
-SIMD_INLINE void dot_lattice(const uint8_t *b, LATTICE_PART((*part)), LATTICE_HEAD((*head)),
-                             const struct act_rows *act, size_t col, uint32_t n, struct vf *acc)
+SIMD_INLINE struct vi lattice_scale(const struct lattice_head *head, bool by_16, uint32_t k)
 {
-    /* vi_spread(.., k) takes bytes 8h + 2k + m for the weights 64k + 32h + 16m. */
-    static const uint8_t order[16] = {0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15};
-    struct lattice_head top = head(b);
-    struct vi scales = vi_spreadable(b16_permute(top.scale, order));
+    return by_16 ? vi_spread(head->scales, (int)k) : vi_pair_at(head->scale + 2 * k);
+}
+
+/* Part k times one activation row, whose elements begin at q; da: d times the scale of the activations. */
+SIMD_INLINE struct vf add_part(const struct lattice_part *w, struct vi scale, const int8_t *q, struct vf da,
+                               struct vf acc)
+{
+    struct vi s = vi_mul_words(vi_dot2(w->size, vi_sign8(vi_load(q), w->sign)), scale);
+    return vf_fma(da, vf_from_i32(s), acc);
+}
+
+SIMD_INLINE void take_head(const uint8_t *b, struct lattice_format f, struct lattice_head *ret)
+{
+    f.head(b, ret);
+    ret->d = f.d(b);
+    SIMD_IN_MEMORY(*ret);
+}
+
+/* A block times one or two (literal) activation rows. */
+SIMD_INLINE void dot_lattice_few(const uint8_t *b, const struct lattice_head *head, struct lattice_format f,
+                                 const struct act_rows *act, size_t col, uint32_t n, struct vf *acc)
+{
+    struct vf da[2];
+    SIMD_UNROLL
+    for (uint32_t i = 0; i < n; i++) {
+        da[i] = vf_set1(head->d * act->scale[(i * act->stride + col) / 256]);
+    }
     SIMD_UNROLL
     for (uint32_t k = 0; k < LATTICE_PARTS; k++) {
+        struct vi scale = lattice_scale(head, f.by_16, k);
         struct lattice_part w;
-        part(b, k, &w);
-        struct vi scale = vi_spread(scales, (int)k);
+        f.part(b, head, k, &w);
+        SIMD_UNROLL
         for (uint32_t i = 0; i < n; i++) {
-            const int8_t *q = act->q + i * act->stride + col + 64 * k;
-            struct vf da = vf_set1(top.d * act->scale[(i * act->stride + col) / 256]);
-            struct vi s = vi_mul_words(vi_dot2(w.size, vi_sign8(vi_load(q), w.sign)), scale);
-            acc[i] = vf_fma(da, vf_from_i32(s), acc[i]);
+            acc[i] = add_part(&w, scale, act->q + i * act->stride + col + 64 * k, da[i], acc[i]);
         }
     }
 }
 
-SIMD_INLINE void decode_lattice(const uint8_t *b, LATTICE_PART((*part)), LATTICE_HEAD((*head)), float *y)
+/* The same with any number of activation rows: the weights are unpacked once. */
+SIMD_INLINE void dot_lattice_many(const uint8_t *b, const struct lattice_head *head, struct lattice_format f,
+                                  const struct act_rows *act, size_t col, uint32_t n, struct vf *acc)
 {
-    struct lattice_head top = head(b);
-    float scale[16];
-    vf_store(scale, vf_mul(vf_set1(top.d), vf_from_s8(top.scale)));
+    struct lattice_part w[LATTICE_PARTS];
+    SIMD_UNROLL
+    for (uint32_t k = 0; k < LATTICE_PARTS; k++) {
+        f.part(b, head, k, &w[k]);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        struct vf sum = acc[i], da = vf_set1(head->d * act->scale[(i * act->stride + col) / 256]);
+        SIMD_IN_MEMORY(w);
+        SIMD_UNROLL
+        for (uint32_t k = 0; k < LATTICE_PARTS; k++) {
+            struct vi scale = lattice_scale(head, f.by_16, k);
+            sum = add_part(&w[k], scale, act->q + i * act->stride + col + 64 * k, da, sum);
+        }
+        acc[i] = sum;
+    }
+}
+
+/* One weight row. The head of a block is taken while the block before it is computed: one waits for the other long. */
+SIMD_INLINE void lattice_row(const struct matvec_args *a, uint32_t r, uint32_t n, struct lattice_format f)
+{
+    struct vf acc[OPS_MAX_ROWS];
+    struct lattice_head heads[2];
+    const uint8_t *b = row_data(&a->w, r);
+    for (uint32_t i = 0; i < n; i++) {
+        acc[i] = vf_zero();
+    }
+    if (a->w.cols > 0) {
+        take_head(b, f, &heads[0]);
+    }
+    for (uint32_t col = 0; col < a->w.cols; col += 256, b += f.bytes) {
+        const struct lattice_head *head = &heads[col / 256 % 2];
+        prefetch(b + PREFETCH_AHEAD, f.bytes);
+        if (col + 256 < a->w.cols) {
+            take_head(b + f.bytes, f, &heads[(col / 256 + 1) % 2]);
+        }
+        if (SIMD_LITERAL(n)) {
+            dot_lattice_few(b, head, f, &a->act, col, n, acc);
+        } else {
+            dot_lattice_many(b, head, f, &a->act, col, n, acc);
+        }
+    }
+    SIMD_UNROLL
+    for (uint32_t i = 0; i < n; i++) {
+        a->y[i * a->y_stride + r] = vf_sum(acc[i]);
+    }
+}
+
+SIMD_INLINE void matvec_lattice(const struct matvec_args *a, struct lattice_format f)
+{
+    for (uint32_t r = a->row_begin; r < a->row_end; r++) {
+        if (a->n == 1) {
+            lattice_row(a, r, 1, f);
+        } else if (a->n == 2) {
+            lattice_row(a, r, 2, f);
+        } else {
+            lattice_row(a, r, a->n, f);
+        }
+    }
+}
+
+SIMD_INLINE void decode_lattice(const uint8_t *b, struct lattice_format f, float *y)
+{
+    /* Words of part k, as vi_spread lays them out: those of weights 16m are the low words of lanes 4m. */
+    struct lattice_head head;
+    take_head(b, f, &head);
+    struct vf d = vf_set1(head.d);
+    SIMD_UNROLL
     for (uint32_t k = 0; k < LATTICE_PARTS; k++) {
         struct lattice_part w;
-        part(b, k, &w);
+        float scale[16];
+        f.part(b, &head, k, &w);
+        vf_store(scale, vf_mul(d, vf_from_i32(vi_and(lattice_scale(&head, f.by_16, k), vi_set1_32(0xffff)))));
         struct vi codes = vi_sign8(w.size, w.sign);
         SIMD_UNROLL
         for (int m = 0; m < 4; m++) {
-            struct vf value = vf_mul(vf_set1(scale[4 * k + (uint32_t)m]), vf_from_s8(vi_quarter(codes, m)));
+            struct vf value = vf_mul(vf_set1(scale[4 * m]), vf_from_s8(vi_quarter(codes, m)));
             vf_store(y + 64 * k + 16 * m, value);
         }
     }
 }
 
-#define LATTICE_FORMAT(name, bytes)                                                                                  \
-    SIMD_INLINE STEP_FUNCTION(step_##name)                                                                           \
+#define LATTICE_FORMAT(name, d_of, by_16, bytes)                                                                     \
+    static void matvec_##name(const struct matvec_args *a)                                                           \
     {                                                                                                                \
-        (void)blocks;                                                                                                \
-        dot_lattice(w, part_##name, head_##name, act, col, n, acc);                                                  \
+        matvec_lattice(a, (struct lattice_format){d_of, head_##name, part_##name, by_16, bytes});                    \
     }                                                                                                                \
     SIMD_INLINE PIECE_FUNCTION(piece_##name)                                                                         \
     {                                                                                                                \
         const uint8_t *b = row_data(w, r) + (size_t)(col / 256) * (bytes);                                           \
         for (uint32_t c = 0; c < count; c += 256, b += (bytes)) {                                                    \
-            decode_lattice(b, part_##name, head_##name, y + c);                                                      \
+            decode_lattice(b, (struct lattice_format){d_of, head_##name, part_##name, by_16, bytes}, y + c);         \
         }                                                                                                            \
     }
 
-LATTICE_FORMAT(iq1_s, 50)
-LATTICE_FORMAT(iq1_m, 56)
-LATTICE_FORMAT(iq2_xxs, 66)
-LATTICE_FORMAT(iq2_xs, 74)
-LATTICE_FORMAT(iq2_s, 82)
-LATTICE_FORMAT(iq3_xxs, 98)
-LATTICE_FORMAT(iq3_s, 110)
+LATTICE_FORMAT(iq1_s, scale_eighth, false, 50)
+LATTICE_FORMAT(iq1_m, scale_iq1_m, true, 56)
+LATTICE_FORMAT(iq2_xxs, scale_eighth, false, 66)
+LATTICE_FORMAT(iq2_xs, scale_eighth, true, 74)
+LATTICE_FORMAT(iq2_s, scale_eighth, true, 82)
+LATTICE_FORMAT(iq3_xxs, scale_quarter, false, 98)
+LATTICE_FORMAT(iq3_s, scale_one, false, 110)
 
 #endif

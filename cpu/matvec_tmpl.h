@@ -13,6 +13,7 @@ enum {
     PREFETCH_AHEAD = 8192, /* bytes; the processor's own prefetching stops at page boundaries */
     PIECE = 256,       /* elements decoded at a time */
     MATVEC_T_ROWS = 4, /* of a transposed product, at a time */
+    ROW_GROUP = 4,     /* activation rows that share a weight while it is in a register */
 };
 
 /* Adds `blocks` blocks (of which only the first exist where it is below BLOCKS_PER_STEP) that start at column col to
@@ -64,13 +65,17 @@ SIMD_INLINE void tile_blocks(const struct matvec_args *a, uint32_t r, uint32_t r
     }
 }
 
-/* With one activation row `rows` weight rows go together and share what is computed from the activations. */
+/* With one activation row `rows` weight rows go together and share what is computed from the activations. One and two
+ * activation rows, which decoding has, are literal: their sums stay in registers. */
 SIMD_INLINE void matvec_blocks(const struct matvec_args *a, STEP_FUNCTION((*step)), uint32_t step_blocks,
                                uint32_t elems, uint32_t bytes, uint32_t rows)
 {
     uint32_t r = a->row_begin;
     for (; a->n == 1 && r + rows <= a->row_end; r += rows) {
         tile_blocks(a, r, rows, 1, step, step_blocks, elems, bytes);
+    }
+    for (; a->n == 2 && r < a->row_end; r++) {
+        tile_blocks(a, r, 1, 2, step, step_blocks, elems, bytes);
     }
     for (; r < a->row_end; r++) {
         tile_blocks(a, r, 1, a->n, step, step_blocks, elems, bytes);

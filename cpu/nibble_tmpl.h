@@ -23,7 +23,7 @@ SIMD_INLINE STEP_FUNCTION(step_q8_0)
     struct v4 d = v4_halves(w, Q8_0_BYTES);
     for (uint32_t i = 0; i < n; i++) {
         const int8_t *q = act->q + i * act->stride + col;
-        struct v4 da = v4_mul(d, v4_load(act->scale + (i * act->stride + col) / 32));
+        struct cells da = cells_of(v4_mul(d, v4_load(act->scale + (i * act->stride + col) / 32)));
         struct vf s0 = vf_from_i32(vi_dot4(vi_zero(), m0, vi_sign8(vi_load(q), w0)));
         struct vf s1 = vf_from_i32(vi_dot4(vi_zero(), m1, vi_sign8(vi_load(q + 64), w1)));
         struct vf sum = vf_fma(vf_spread2(da, 0), s0, acc[i]);
@@ -123,28 +123,47 @@ SIMD_INLINE void unpack_mxfp4(const uint8_t *b, struct nibbles *ret)
     ret->d = v4_e8m0(b, 17);
 }
 
-SIMD_INLINE void dot_nibbles(const struct nibbles *w, enum nibble_kind kind, int8_t offset, uint32_t blocks,
+/* Signed codes times the activations of both halves; small: sums of four products fit a word. */
+SIMD_INLINE struct vi dot_signed(const struct nibbles *w, struct vi low, struct vi high, bool small)
+{
+    struct vi low_size = vi_abs8(w->low), high_size = vi_abs8(w->high);
+    struct vi a = vi_sign8(low, w->low), b = vi_sign8(high, w->high);
+    return small ? vi_dot8(low_size, a, high_size, b) : vi_dot4(vi_dot4(vi_zero(), low_size, a), high_size, b);
+}
+
+SIMD_INLINE void dot_nibbles_row(const struct nibbles *w, enum nibble_kind kind, int8_t offset, uint32_t blocks,
+                                 const struct act_rows *act, size_t at, struct vf *acc)
+{
+    struct v4 scale = v4_load(act->scale + at / 32);
+    struct vi low, high, s, one = vi_set1_8(1);
+    vi_load_halves(act->q + at, &low, &high);
+    if (kind == NIBBLE_SIGNED) {
+        s = dot_signed(w, low, high, offset != 0);
+    } else if (kind == NIBBLE_OFFSET) {
+        s = vi_dot8_offset(w->low, low, w->high, high, offset);
+    } else {
+        s = vi_dot8(w->low, low, w->high, high);
+    }
+    struct vf sum = vf_fma(vf_spread4(cells_of(v4_mul(w->d, scale))), vf_from_i32(s), *acc);
+    if (kind == NIBBLE_MIN) {
+        struct vf act_sum = vf_from_i32(vi_dot8(one, low, one, high));
+        sum = vf_fma(vf_spread4(cells_of(v4_mul(w->m, scale))), act_sum, sum);
+    }
+    *acc = blocks == BLOCKS_PER_STEP ? sum : vf_select(vi_first(4 * blocks), sum, *acc);
+}
+
+/* What an offset costs is a sum of activations, which weight rows share; with more activation rows the offset is better
+ * taken off the weights. */
+SIMD_INLINE void dot_nibbles(struct nibbles *w, enum nibble_kind kind, int8_t offset, uint32_t blocks,
                              const struct act_rows *act, size_t col, uint32_t n, struct vf *acc)
 {
-    struct vi one = vi_set1_8(1);
+    if (kind == NIBBLE_OFFSET && !(SIMD_LITERAL(n) && n == 1)) {
+        w->low = vi_sub8(w->low, vi_set1_8(offset));
+        w->high = vi_sub8(w->high, vi_set1_8(offset));
+        kind = NIBBLE_SIGNED;
+    }
     for (uint32_t i = 0; i < n; i++) {
-        struct v4 scale = v4_load(act->scale + (i * act->stride + col) / 32);
-        struct vi low, high, s;
-        vi_load_halves(act->q + i * act->stride + col, &low, &high);
-        if (kind == NIBBLE_SIGNED) {
-            s = vi_dot4(vi_zero(), vi_abs8(w->low), vi_sign8(low, w->low));
-            s = vi_dot4(s, vi_abs8(w->high), vi_sign8(high, w->high));
-        } else if (kind == NIBBLE_OFFSET) {
-            s = vi_dot8_offset(w->low, low, w->high, high, offset);
-        } else {
-            s = vi_dot8(w->low, low, w->high, high);
-        }
-        struct vf sum = vf_fma(vf_spread4(v4_mul(w->d, scale)), vf_from_i32(s), acc[i]);
-        if (kind == NIBBLE_MIN) {
-            struct vf act_sum = vf_from_i32(vi_dot8(one, low, one, high));
-            sum = vf_fma(vf_spread4(v4_mul(w->m, scale)), act_sum, sum);
-        }
-        acc[i] = blocks == BLOCKS_PER_STEP ? sum : vf_select(vi_first(4 * blocks), sum, acc[i]);
+        dot_nibbles_row(w, kind, offset, blocks, act, i * act->stride + col, acc + i);
     }
 }
 

@@ -14,14 +14,18 @@
     static void matvec_t_##name(const struct matvec_t_args *a) { matvec_t_pieces(a, piece_##name); }                 \
     static void dequantise_##name(const struct dequantise_args *a) { dequantise_pieces(a, piece_##name); }
 
+/* A format that has matvec_<name> of its own, and blocks. */
+#define PIECE_OPS(name)                                                                                              \
+    static void matvec_f32_##name(const struct matvec_args *a) { matvec_pieces(a, piece_##name); }                   \
+    DEQUANTISED_OPS(name)
+
 /* A format of blocks, `blocks` of which make a step; see matvec_blocks for `rows`. */
 #define BLOCK_OPS(name, blocks, elems, bytes, rows)                                                                  \
     static void matvec_##name(const struct matvec_args *a)                                                           \
     {                                                                                                                \
         matvec_blocks(a, step_##name, blocks, elems, bytes, rows);                                                   \
     }                                                                                                                \
-    static void matvec_f32_##name(const struct matvec_args *a) { matvec_pieces(a, piece_##name); }                   \
-    DEQUANTISED_OPS(name)
+    PIECE_OPS(name)
 
 DEQUANTISED_OPS(f32)
 DEQUANTISED_OPS(f16)
@@ -40,13 +44,13 @@ BLOCK_OPS(q4_k, 1, 256, 144, 2)
 BLOCK_OPS(q5_k, 1, 256, 176, 2)
 BLOCK_OPS(q6_k, 1, 256, 210, 2)
 BLOCK_OPS(iq4_xs, 1, 256, 136, 2)
-BLOCK_OPS(iq1_s, 1, 256, 50, 1)
-BLOCK_OPS(iq1_m, 1, 256, 56, 1)
-BLOCK_OPS(iq2_xxs, 1, 256, 66, 1)
-BLOCK_OPS(iq2_xs, 1, 256, 74, 1)
-BLOCK_OPS(iq2_s, 1, 256, 82, 1)
-BLOCK_OPS(iq3_xxs, 1, 256, 98, 1)
-BLOCK_OPS(iq3_s, 1, 256, 110, 1)
+PIECE_OPS(iq1_s)
+PIECE_OPS(iq1_m)
+PIECE_OPS(iq2_xxs)
+PIECE_OPS(iq2_xs)
+PIECE_OPS(iq2_s)
+PIECE_OPS(iq3_xxs)
+PIECE_OPS(iq3_s)
 
 /* Float formats meet float activations in both slots. */
 #define SET_FORMAT(ops, format, name, f32_name)                                                                      \

@@ -52,6 +52,12 @@ SIMD_INLINE struct vf vf_fma(struct vf x, struct vf y, struct vf z)
     return (struct vf){_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)};
 }
 
+/* z - x * y, rounded once. */
+SIMD_INLINE struct vf vf_fnma(struct vf x, struct vf y, struct vf z)
+{
+    return (struct vf){_mm256_fnmadd_ps(x.a, y.a, z.a), _mm256_fnmadd_ps(x.b, y.b, z.b)};
+}
+
 /* x > y ? x : y. */
 SIMD_INLINE struct vf vf_max(struct vf x, struct vf y)
 {
@@ -118,19 +124,17 @@ SIMD_INLINE float vf_sum(struct vf x)
 }
 
 /* Lanes 4b..4b+3 = x[b]. */
-SIMD_INLINE struct vf vf_spread4(struct v4 x)
+SIMD_INLINE struct vf vf_spread4(struct cells x)
 {
-    __m256 w = _mm256_castps128_ps256(x.v);
-    return (struct vf){_mm256_permutevar8x32_ps(w, _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1)),
-                       _mm256_permutevar8x32_ps(w, _mm256_setr_epi32(2, 2, 2, 2, 3, 3, 3, 3))};
+    __m256 w = _mm256_broadcast_ps((const __m128 *)x.f);
+    return (struct vf){_mm256_permutevar_ps(w, _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1)),
+                       _mm256_permutevar_ps(w, _mm256_setr_epi32(2, 2, 2, 2, 3, 3, 3, 3))};
 }
 
 /* Lanes 0..7 = x[2k], lanes 8..15 = x[2k+1]. */
-SIMD_INLINE struct vf vf_spread2(struct v4 x, int k)
+SIMD_INLINE struct vf vf_spread2(struct cells x, int k)
 {
-    __m256 w = _mm256_castps128_ps256(x.v);
-    return (struct vf){_mm256_permutevar8x32_ps(w, _mm256_set1_epi32(2 * k)),
-                       _mm256_permutevar8x32_ps(w, _mm256_set1_epi32(2 * k + 1))};
+    return (struct vf){_mm256_broadcast_ss(x.f + 2 * k), _mm256_broadcast_ss(x.f + 2 * k + 1)};
 }
 
 /* x[2l] and x[2l+1] of 32 floats. */
@@ -224,13 +228,13 @@ SIMD_INLINE struct vf vf_from_bf16(const uint8_t *p)
 /* 32 E4M3 bytes times 2^-8, by way of half bits: bytes 2l and 2l+1. */
 SIMD_INLINE void vf_from_e4m3(const uint8_t *p, struct vf *ret_even, struct vf *ret_odd)
 {
-    /* In halves: taking a vector apart would need the unit that converts. */
-    __m128i w0 = _mm_loadu_si128((const __m128i *)p), w1 = _mm_loadu_si128((const __m128i *)(p + 16));
-    __m128i mask = _mm_set1_epi16((short)0xbf80);
-    *ret_even = (struct vf){_mm256_cvtph_ps(_mm_and_si128(_mm_srai_epi16(_mm_slli_epi16(w0, 8), 1), mask)),
-                            _mm256_cvtph_ps(_mm_and_si128(_mm_srai_epi16(_mm_slli_epi16(w1, 8), 1), mask))};
-    *ret_odd = (struct vf){_mm256_cvtph_ps(_mm_and_si128(_mm_srai_epi16(w0, 1), mask)),
-                           _mm256_cvtph_ps(_mm_and_si128(_mm_srai_epi16(w1, 1), mask))};
+    __m256i w = _mm256_loadu_si256((const __m256i *)p), mask = _mm256_set1_epi16((short)0xbf80);
+    __m256i half[2] = {_mm256_and_si256(_mm256_srai_epi16(_mm256_slli_epi16(w, 8), 1), mask),
+                       _mm256_and_si256(_mm256_srai_epi16(w, 1), mask)};
+    SIMD_IN_MEMORY(half); /* converting a register takes twice as long: it has to be taken apart first */
+    const uint8_t *h = (const uint8_t *)half;
+    *ret_even = vf_from_halves(h);
+    *ret_odd = vf_from_halves(h + 32);
 }
 
 SIMD_INLINE struct vf vf_from_s8(struct b16 x)
@@ -259,10 +263,43 @@ SIMD_INLINE struct vi vi_from_bits(uint64_t bits)
                        _mm256_cmpeq_epi8(_mm256_and_si256(b, one_bit), one_bit)};
 }
 
-SIMD_INLINE struct vi vi_from_u64(const uint64_t x[8])
+/* The same of 64 bits in memory, in two dwords. */
+SIMD_INLINE struct vi vi_from_bits_at(const uint32_t *bits)
 {
-    return (struct vi){_mm256_set_epi64x((long long)x[3], (long long)x[2], (long long)x[1], (long long)x[0]),
-                       _mm256_set_epi64x((long long)x[7], (long long)x[6], (long long)x[5], (long long)x[4])};
+    __m256i order = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+    __m256i one_bit = _mm256_set1_epi64x((long long)0x8040201008040201);
+    __m256i a = _mm256_shuffle_epi8(_mm256_set1_epi32((int)bits[0]), order);
+    __m256i b = _mm256_shuffle_epi8(_mm256_set1_epi32((int)bits[1]), order);
+    return (struct vi){_mm256_cmpeq_epi8(_mm256_and_si256(a, one_bit), one_bit),
+                       _mm256_cmpeq_epi8(_mm256_and_si256(b, one_bit), one_bit)};
+}
+
+/* Lanes 0-7 = p[0], lanes 8-15 = p[1]. */
+SIMD_INLINE struct vi vi_pair_at(const uint32_t *p)
+{
+    return (struct vi){_mm256_set1_epi32((int)p[0]), _mm256_set1_epi32((int)p[1])};
+}
+
+/* Eight bytes in memory, each 8 times. */
+SIMD_INLINE struct vi vi_octets_at(const uint32_t *p)
+{
+    __m256i order = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+    return (struct vi){_mm256_shuffle_epi8(_mm256_set1_epi32((int)p[0]), order),
+                       _mm256_shuffle_epi8(_mm256_set1_epi32((int)p[1]), order)};
+}
+
+/* Eight entries of a table of 8 bytes each. */
+SIMD_INLINE struct vi vi_rows8(const uint64_t *table, const uint32_t i[8])
+{
+    return (struct vi){join_128(two_rows(table, i[0], i[1]), two_rows(table, i[2], i[3])),
+                       join_128(two_rows(table, i[4], i[5]), two_rows(table, i[6], i[7]))};
+}
+
+/* Sixteen entries of a table of 4 bytes each. */
+SIMD_INLINE struct vi vi_rows16(const uint32_t *table, const uint32_t i[16])
+{
+    return (struct vi){join_128(four_rows(table, i), four_rows(table, i + 4)),
+                       join_128(four_rows(table, i + 8), four_rows(table, i + 12))};
 }
 
 /* The first 32 bytes (lanes 0-7) from p, the others from q. */
@@ -322,6 +359,13 @@ SIMD_INLINE struct vi vi_shr16(struct vi x, int n)
     return (struct vi){_mm256_srli_epi16(x.a, n), _mm256_srli_epi16(x.b, n)};
 }
 
+/* Words shifted left by n0 in lanes 0-7, by n1 in the others; a negative n shifts right. */
+SIMD_INLINE struct vi vi_shift16_pair(struct vi x, int n0, int n1)
+{
+    return (struct vi){n0 < 0 ? _mm256_srli_epi16(x.a, -n0) : _mm256_slli_epi16(x.a, n0),
+                       n1 < 0 ? _mm256_srli_epi16(x.b, -n1) : _mm256_slli_epi16(x.b, n1)};
+}
+
 /* Words shifted right by n0 in lanes 0-7, by n1 in the others. */
 SIMD_INLINE struct vi vi_shr16_pair(struct vi x, int n0, int n1)
 {
@@ -331,6 +375,12 @@ SIMD_INLINE struct vi vi_shr16_pair(struct vi x, int n0, int n1)
 SIMD_INLINE struct vi vi_shl32(struct vi x, int n)
 {
     return (struct vi){_mm256_slli_epi32(x.a, n), _mm256_slli_epi32(x.b, n)};
+}
+
+/* With copies of the sign. */
+SIMD_INLINE struct vi vi_sra32(struct vi x, int n)
+{
+    return (struct vi){_mm256_srai_epi32(x.a, n), _mm256_srai_epi32(x.b, n)};
 }
 
 SIMD_INLINE struct vi vi_shr32(struct vi x, int n)
@@ -402,11 +452,13 @@ SIMD_INLINE struct vi vi_dot2(struct vi u, struct vi s)
     return (struct vi){_mm256_maddubs_epi16(u.a, s.a), _mm256_maddubs_epi16(u.b, s.b)};
 }
 
-/* x + sums of 2 products of words. */
+/* x + sums of 2 products of words; added now: the compiler would keep all terms for a tree of its own. */
 SIMD_INLINE struct vi vi_madd(struct vi x, struct vi p, struct vi q)
 {
-    return (struct vi){_mm256_add_epi32(x.a, _mm256_madd_epi16(p.a, q.a)),
-                       _mm256_add_epi32(x.b, _mm256_madd_epi16(p.b, q.b))};
+    struct vi sum = {_mm256_add_epi32(x.a, _mm256_madd_epi16(p.a, q.a)),
+                     _mm256_add_epi32(x.b, _mm256_madd_epi16(p.b, q.b))};
+    __asm__("" : "+x"(sum.a), "+x"(sum.b));
+    return sum;
 }
 
 /* Sums of 2 products of words. */
@@ -467,11 +519,43 @@ SIMD_INLINE void vi_store_bytes(void *p, struct vi x)
     _mm_storeu_si128(p, _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
 }
 
-/* Sixteen signed bytes as words, laid out for vi_spread. */
+/* Eight signed bytes as words, laid out for vi_spread_pair. */
+struct byte_cells {
+    int32_t twice[8];
+};
+
+SIMD_INLINE struct byte_cells byte_cells_of(uint64_t x)
+{
+    struct byte_cells c;
+    __m128i w = _mm_cvtepi8_epi16(_mm_cvtsi64_si128((long long)x));
+    __m256i twice = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_unpacklo_epi16(w, w)), _mm_unpackhi_epi16(w, w), 1);
+    _mm256_storeu_si256((__m256i *)c.twice, twice); /* in one piece: it may be copied */
+    SIMD_IN_MEMORY(c);
+    return c;
+}
+
+/* Words of lanes 0-7 = byte i, of lanes 8-15 = byte j. */
+SIMD_INLINE struct vi vi_spread_pair(const struct byte_cells *x, uint32_t i, uint32_t j)
+{
+    return (struct vi){_mm256_set1_epi32(x->twice[i]), _mm256_set1_epi32(x->twice[j])};
+}
+
+/* Sixteen words laid out for vi_spread. */
+SIMD_INLINE struct vi vi_spreadable_words(struct d8 x)
+{
+    return (struct vi){_mm256_permute4x64_epi64(x.v, 0x44), _mm256_permute4x64_epi64(x.v, 0xee)};
+}
+
+/* Sixteen signed bytes as words, byte i times by[i % 8], laid out for vi_spread. */
+SIMD_INLINE struct vi vi_spreadable_by(struct b16 x, const int16_t by[8])
+{
+    __m256i factor = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)by));
+    return vi_spreadable_words((struct d8){_mm256_mullo_epi16(_mm256_cvtepi8_epi16(x.v), factor)});
+}
+
 SIMD_INLINE struct vi vi_spreadable(struct b16 x)
 {
-    __m256i w = _mm256_cvtepi8_epi16(x.v);
-    return (struct vi){_mm256_permute4x64_epi64(w, 0x44), _mm256_permute4x64_epi64(w, 0xee)};
+    return vi_spreadable_words((struct d8){_mm256_cvtepi8_epi16(x.v)});
 }
 
 /* Words of lanes 4m..4m+3 = byte 8*(m/2) + 2k + m%2 of what vi_spreadable got. */

@@ -20,11 +20,6 @@ SIMD_INLINE __m512i join_256(__m256i low, __m256i high)
     return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
 }
 
-SIMD_INLINE __m256i join_128(__m128i low, __m128i high)
-{
-    return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
-}
-
 SIMD_INLINE __m256i load_256(const void *p) { return _mm256_loadu_si256(p); }
 
 /* ---- floats ---- */
@@ -41,6 +36,11 @@ SIMD_INLINE struct vf vf_div(struct vf x, struct vf y) { return (struct vf){_mm5
 SIMD_INLINE struct vf vf_fma(struct vf x, struct vf y, struct vf z)
 {
     return (struct vf){_mm512_fmadd_ps(x.v, y.v, z.v)};
+}
+
+SIMD_INLINE struct vf vf_fnma(struct vf x, struct vf y, struct vf z)
+{
+    return (struct vf){_mm512_fnmadd_ps(x.v, y.v, z.v)};
 }
 
 SIMD_INLINE struct vf vf_max(struct vf x, struct vf y) { return (struct vf){_mm512_max_ps(x.v, y.v)}; }
@@ -83,16 +83,16 @@ SIMD_INLINE float vf_sum(struct vf x)
     return _mm_cvtss_f32(_mm_add_ss(q, _mm_shuffle_ps(q, q, 1)));
 }
 
-SIMD_INLINE struct vf vf_spread4(struct v4 x)
+SIMD_INLINE struct vf vf_spread4(struct cells x)
 {
     __m512i order = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
-    return (struct vf){_mm512_permutexvar_ps(order, _mm512_castps128_ps512(x.v))};
+    return (struct vf){_mm512_permutexvar_ps(order, _mm512_castps128_ps512(_mm_loadu_ps(x.f)))};
 }
 
-SIMD_INLINE struct vf vf_spread2(struct v4 x, int k)
+SIMD_INLINE struct vf vf_spread2(struct cells x, int k)
 {
     __m512i order = join_256(_mm256_set1_epi32(2 * k), _mm256_set1_epi32(2 * k + 1));
-    return (struct vf){_mm512_permutexvar_ps(order, _mm512_castps128_ps512(x.v))};
+    return (struct vf){_mm512_permutexvar_ps(order, _mm512_castps128_ps512(_mm_loadu_ps(x.f)))};
 }
 
 SIMD_INLINE void vf_load_paired(const float *x, struct vf *ret_even, struct vf *ret_odd)
@@ -171,10 +171,32 @@ SIMD_INLINE struct vi vi_set1_8(int8_t x) { return (struct vi){_mm512_set1_epi8(
 SIMD_INLINE struct vi vi_set1_32(int32_t x) { return (struct vi){_mm512_set1_epi32(x)}; }
 SIMD_INLINE struct vi vi_set1_word(int x) { return vi_set1_32(x & 0xffff); }
 SIMD_INLINE struct vi vi_from_bits(uint64_t bits) { return (struct vi){_mm512_movm_epi8(bits)}; }
-SIMD_INLINE struct vi vi_from_u64(const uint64_t x[8])
+SIMD_INLINE struct vi vi_from_bits_at(const uint32_t *bits)
 {
-    return (struct vi){_mm512_setr_epi64((long long)x[0], (long long)x[1], (long long)x[2], (long long)x[3],
-                                         (long long)x[4], (long long)x[5], (long long)x[6], (long long)x[7])};
+    return vi_from_bits((uint64_t)bits[1] << 32 | bits[0]);
+}
+
+SIMD_INLINE struct vi vi_pair_at(const uint32_t *p)
+{
+    return (struct vi){join_256(_mm256_set1_epi32((int)p[0]), _mm256_set1_epi32((int)p[1]))};
+}
+
+SIMD_INLINE struct vi vi_octets_at(const uint32_t *p)
+{
+    __m256i order = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+    return (struct vi){_mm512_shuffle_epi8(vi_pair_at(p).v, join_256(order, order))};
+}
+
+SIMD_INLINE struct vi vi_rows8(const uint64_t *table, const uint32_t i[8])
+{
+    return (struct vi){join_256(join_128(two_rows(table, i[0], i[1]), two_rows(table, i[2], i[3])),
+                                join_128(two_rows(table, i[4], i[5]), two_rows(table, i[6], i[7])))};
+}
+
+SIMD_INLINE struct vi vi_rows16(const uint32_t *table, const uint32_t i[16])
+{
+    return (struct vi){join_256(join_128(four_rows(table, i), four_rows(table, i + 4)),
+                                join_128(four_rows(table, i + 8), four_rows(table, i + 12)))};
 }
 
 SIMD_INLINE struct vi vi_load(const void *p) { return (struct vi){_mm512_loadu_si512(p)}; }
@@ -204,6 +226,16 @@ SIMD_INLINE struct vi vi_shl16(struct vi x, unsigned n) { return (struct vi){_mm
 SIMD_INLINE struct vi vi_shr16(struct vi x, unsigned n) { return (struct vi){_mm512_srli_epi16(x.v, n)}; }
 SIMD_INLINE struct vi vi_shl32(struct vi x, unsigned n) { return (struct vi){_mm512_slli_epi32(x.v, n)}; }
 SIMD_INLINE struct vi vi_shr32(struct vi x, unsigned n) { return (struct vi){_mm512_srli_epi32(x.v, n)}; }
+
+SIMD_INLINE struct vi vi_sra32(struct vi x, unsigned n) { return (struct vi){_mm512_srai_epi32(x.v, n)}; }
+
+SIMD_INLINE struct vi vi_shift16_pair(struct vi x, int n0, int n1)
+{
+    __m512i left = join_256(_mm256_set1_epi16((short)(n0 < 0 ? 0 : n0)), _mm256_set1_epi16((short)(n1 < 0 ? 0 : n1)));
+    __m512i right = join_256(_mm256_set1_epi16((short)(n0 < 0 ? -n0 : 0)), _mm256_set1_epi16((short)(n1 < 0 ? -n1 : 0)));
+    __m512i moved = n0 > 0 || n1 > 0 ? _mm512_sllv_epi16(x.v, left) : x.v;
+    return (struct vi){n0 < 0 || n1 < 0 ? _mm512_srlv_epi16(moved, right) : moved};
+}
 
 SIMD_INLINE struct vi vi_shr16_pair(struct vi x, int n0, int n1)
 {
@@ -239,10 +271,37 @@ SIMD_INLINE struct vi vi_load_words(const int16_t *p) { return (struct vi){_mm51
 SIMD_INLINE void vi_store_words(void *p, struct vi x) { _mm256_storeu_si256(p, _mm512_cvtepi32_epi16(x.v)); }
 SIMD_INLINE void vi_store_bytes(void *p, struct vi x) { _mm_storeu_si128(p, _mm512_cvtepi32_epi8(x.v)); }
 
-SIMD_INLINE struct vi vi_spreadable(struct b16 x)
+struct byte_cells {
+    __m512i twice;
+};
+
+SIMD_INLINE struct byte_cells byte_cells_of(uint64_t x)
+{
+    __m128i w = _mm_cvtepi8_epi16(_mm_cvtsi64_si128((long long)x));
+    return (struct byte_cells){_mm512_castsi256_si512(join_128(_mm_unpacklo_epi16(w, w), _mm_unpackhi_epi16(w, w)))};
+}
+
+SIMD_INLINE struct vi vi_spread_pair(const struct byte_cells *x, uint32_t i, uint32_t j)
+{
+    __m512i order = join_256(_mm256_set1_epi32((int)i), _mm256_set1_epi32((int)j));
+    return (struct vi){_mm512_permutexvar_epi32(order, x->twice)};
+}
+
+SIMD_INLINE struct vi vi_spreadable_words(struct d8 x)
 {
     __m512i order = _mm512_setr_epi64(0, 1, 0, 1, 2, 3, 2, 3);
-    return (struct vi){_mm512_permutexvar_epi64(order, _mm512_castsi256_si512(_mm256_cvtepi8_epi16(x.v)))};
+    return (struct vi){_mm512_permutexvar_epi64(order, _mm512_castsi256_si512(x.v))};
+}
+
+SIMD_INLINE struct vi vi_spreadable_by(struct b16 x, const int16_t by[8])
+{
+    __m256i factor = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)by));
+    return vi_spreadable_words((struct d8){_mm256_mullo_epi16(_mm256_cvtepi8_epi16(x.v), factor)});
+}
+
+SIMD_INLINE struct vi vi_spreadable(struct b16 x)
+{
+    return vi_spreadable_words((struct d8){_mm256_cvtepi8_epi16(x.v)});
 }
 
 SIMD_INLINE struct vi vi_spread(struct vi x, int k)

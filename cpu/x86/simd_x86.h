@@ -11,8 +11,13 @@
 
 /* Templates rely on literal arguments being folded, also where the compiler finds a function large. */
 #define SIMD_INLINE static inline __attribute__((always_inline))
-/* Before loops of literal length, at most 8: what they index must end up in registers. */
-#define SIMD_UNROLL _Pragma("GCC unroll 8")
+/* Before loops of literal length, at most 16: what they index must end up in registers. */
+#define SIMD_UNROLL _Pragma("GCC unroll 16")
+
+/* Whether n is one of the literal row numbers for which a kernel is made of its own. */
+#define SIMD_LITERAL(n) __builtin_constant_p(n)
+/* From here on x lies in memory: loops over rows load it from there instead of spilling more than there are registers. */
+#define SIMD_IN_MEMORY(x) __asm__("" : "+m"(x))
 
 struct v4 {
     __m128 v;
@@ -64,9 +69,28 @@ SIMD_INLINE float e8m0_float(uint8_t e)
 
 SIMD_INLINE struct v4 v4_load(const float *p) { return (struct v4){_mm_loadu_ps(p)}; }
 SIMD_INLINE void v4_store(float *p, struct v4 a) { _mm_storeu_ps(p, a.v); }
-SIMD_INLINE struct v4 v4_set1(float x) { return (struct v4){_mm_set1_ps(x)}; }
 SIMD_INLINE struct v4 v4_add(struct v4 a, struct v4 b) { return (struct v4){_mm_add_ps(a.v, b.v)}; }
+SIMD_INLINE struct v4 v4_set1(float x) { return (struct v4){_mm_set1_ps(x)}; }
 SIMD_INLINE struct v4 v4_mul(struct v4 a, struct v4 b) { return (struct v4){_mm_mul_ps(a.v, b.v)}; }
+
+/* Four floats in memory: from there one of them fills a vector without a shuffle. */
+struct cells {
+    float f[4];
+};
+
+SIMD_INLINE struct cells cells_of(struct v4 x)
+{
+    struct cells c;
+    _mm_storeu_ps(c.f, x.v);
+    SIMD_IN_MEMORY(c);
+    return c;
+}
+
+/* Two half floats, twice. */
+SIMD_INLINE struct v4 v4_two_halves(const uint8_t *p)
+{
+    return (struct v4){_mm_cvtph_ps(_mm_set1_epi32((int)load_u32(p)))};
+}
 
 /* The sums of four times eight lanes: l += l+4, l += l+2, l += l+1. */
 SIMD_INLINE struct v4 v4_sums(__m256 a, __m256 b, __m256 c, __m256 d)
@@ -88,17 +112,41 @@ SIMD_INLINE struct v4 v4_halves(const uint8_t *p, size_t stride)
     return (struct v4){_mm_cvtph_ps(h)};
 }
 
-/* Four E8M0 exponents that lie `stride` bytes apart: 2^(e-128) each. */
+/* Four E8M0 exponents that lie `stride` bytes apart: 2^(e-128) each. The bits are (e-1) << 23, or (e+1) << 21 where that is
+ * larger, which is where the number is subnormal. */
 SIMD_INLINE struct v4 v4_e8m0(const uint8_t *p, size_t stride)
 {
-    __m128i e = _mm_setr_epi32(p[0], p[stride], p[2 * stride], p[3 * stride]);
-    __m128i normal = _mm_slli_epi32(_mm_sub_epi32(e, _mm_set1_epi32(1)), 23);
-    __m128i subnormal = _mm_sllv_epi32(_mm_set1_epi32(0x00200000), e);
-    __m128i is_normal = _mm_cmpgt_epi32(e, _mm_set1_epi32(1));
-    return (struct v4){_mm_castsi128_ps(_mm_blendv_epi8(subnormal, normal, is_normal))};
+    __m128i e = _mm_cvtsi32_si128(p[0]);
+    e = _mm_insert_epi8(e, p[stride], 1);
+    e = _mm_insert_epi8(e, p[2 * stride], 2);
+    e = _mm_cvtepu8_epi32(_mm_insert_epi8(e, p[3 * stride], 3));
+    __m128i normal = _mm_sub_epi32(_mm_slli_epi32(e, 23), _mm_set1_epi32(1 << 23));
+    __m128i subnormal = _mm_add_epi32(_mm_slli_epi32(e, 21), _mm_set1_epi32(1 << 21));
+    return (struct v4){_mm_castsi128_ps(_mm_max_epi32(normal, subnormal))};
 }
 
 SIMD_INLINE struct b16 b16_load(const uint8_t *p) { return (struct b16){_mm_loadu_si128((const __m128i *)p)}; }
+
+SIMD_INLINE __m256i join_128(__m128i low, __m128i high)
+{
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
+}
+
+/* Entries i and j of a table of 8 bytes each. */
+SIMD_INLINE __m128i two_rows(const uint64_t *table, uint32_t i, uint32_t j)
+{
+    __m128 low = _mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)(table + i)));
+    return _mm_castps_si128(_mm_loadh_pi(low, (const __m64 *)(table + j)));
+}
+
+/* Four entries of a table of 4 bytes each. */
+SIMD_INLINE __m128i four_rows(const uint32_t *table, const uint32_t i[4])
+{
+    __m128i x = _mm_cvtsi32_si128((int)table[i[0]]);
+    x = _mm_insert_epi32(x, (int)table[i[1]], 1);
+    x = _mm_insert_epi32(x, (int)table[i[2]], 2);
+    return _mm_insert_epi32(x, (int)table[i[3]], 3);
+}
 
 SIMD_INLINE struct b16 b16_make(uint64_t low, uint64_t high)
 {
@@ -142,5 +190,98 @@ SIMD_INLINE struct b16 b16_choose(struct b16 a, struct b16 b)
 }
 
 SIMD_INLINE struct b16 b16_sub(struct b16 b, int8_t c) { return (struct b16){_mm_sub_epi8(b.v, _mm_set1_epi8(c))}; }
+
+/* ---- eight dwords or sixteen words or 32 bytes, for what a block holds once ---- */
+
+struct d8 {
+    __m256i v;
+};
+
+SIMD_INLINE struct d8 d8_load(const void *p) { return (struct d8){_mm256_loadu_si256(p)}; }
+SIMD_INLINE void d8_store(void *p, struct d8 x) { _mm256_storeu_si256(p, x.v); }
+SIMD_INLINE struct d8 d8_set1(uint32_t x) { return (struct d8){_mm256_set1_epi32((int)x)}; }
+SIMD_INLINE struct d8 d8_and(struct d8 a, struct d8 b) { return (struct d8){_mm256_and_si256(a.v, b.v)}; }
+SIMD_INLINE struct d8 d8_or(struct d8 a, struct d8 b) { return (struct d8){_mm256_or_si256(a.v, b.v)}; }
+SIMD_INLINE struct d8 d8_xor(struct d8 a, struct d8 b) { return (struct d8){_mm256_xor_si256(a.v, b.v)}; }
+SIMD_INLINE struct d8 d8_add(struct d8 a, struct d8 b) { return (struct d8){_mm256_add_epi32(a.v, b.v)}; }
+SIMD_INLINE struct d8 d8_shl(struct d8 a, int n) { return (struct d8){_mm256_slli_epi32(a.v, n)}; }
+SIMD_INLINE struct d8 d8_shr(struct d8 a, int n) { return (struct d8){_mm256_srli_epi32(a.v, n)}; }
+SIMD_INLINE struct d8 d8_shr_words(struct d8 a, int n) { return (struct d8){_mm256_srli_epi16(a.v, n)}; }
+/* Word products: their low and (unsigned) high halves. */
+SIMD_INLINE struct d8 d8_mul_low(struct d8 a, struct d8 b) { return (struct d8){_mm256_mullo_epi16(a.v, b.v)}; }
+SIMD_INLINE struct d8 d8_mul_high(struct d8 a, struct d8 b) { return (struct d8){_mm256_mulhi_epu16(a.v, b.v)}; }
+/* Bytes equal: all ones. */
+SIMD_INLINE struct d8 d8_equal_bytes(struct d8 a, struct d8 b) { return (struct d8){_mm256_cmpeq_epi8(a.v, b.v)}; }
+
+/* Eight words, zero-extended. */
+SIMD_INLINE struct d8 d8_load_words(const void *p)
+{
+    return (struct d8){_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p))};
+}
+
+/* Sixteen bytes as words. */
+SIMD_INLINE struct d8 d8_load_bytes(const void *p)
+{
+    return (struct d8){_mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)p))};
+}
+
+/* Eight nibbles. */
+SIMD_INLINE struct d8 d8_nibbles(uint32_t x)
+{
+    __m256i n = _mm256_srlv_epi32(_mm256_set1_epi32((int)x), _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28));
+    return (struct d8){_mm256_and_si256(n, _mm256_set1_epi32(15))};
+}
+
+/* The second dword of each pair of the 64 bytes at p. */
+SIMD_INLINE struct d8 d8_load_seconds(const uint8_t *p)
+{
+    __m256 a = _mm256_loadu_ps((const void *)p), b = _mm256_loadu_ps((const void *)(p + 32));
+    __m256i mixed = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0xdd));
+    return (struct d8){_mm256_permute4x64_epi64(mixed, 0xd8)};
+}
+
+/* Byte i is byte order[i] of the 16 at p, or 0 if order[i] has its top bit set. */
+SIMD_INLINE struct d8 d8_spread(struct b16 x, const uint8_t order[32])
+{
+    return (struct d8){_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(x.v), d8_load(order).v)};
+}
+
+/* Sixteen words from 32: the low bytes of a, saturated, in order. */
+SIMD_INLINE struct d8 d8_pack_words(struct d8 a, struct d8 b)
+{
+    return (struct d8){_mm256_permute4x64_epi64(_mm256_packus_epi16(a.v, b.v), 0xd8)};
+}
+
+/* Byte i of each half is byte order[i] of that half. */
+SIMD_INLINE struct d8 d8_shuffle(struct d8 x, const uint8_t order[32])
+{
+    return (struct d8){_mm256_shuffle_epi8(x.v, d8_load(order).v)};
+}
+
+/* The 32 nibbles of 16 bytes, as bytes. */
+SIMD_INLINE struct d8 b16_nibbles(struct b16 x)
+{
+    __m128i low = b16_and(x, 15).v, high = b16_high_nibbles(x).v;
+    return (struct d8){join_128(_mm_unpacklo_epi8(low, high), _mm_unpackhi_epi8(low, high))};
+}
+
+/* 32 words to memory, of their low and high bytes. */
+SIMD_INLINE void d8_store_words(uint16_t *p, struct d8 low, struct d8 high)
+{
+    __m256i even = _mm256_unpacklo_epi8(low.v, high.v), odd = _mm256_unpackhi_epi8(low.v, high.v);
+    d8_store(p, (struct d8){_mm256_permute2x128_si256(even, odd, 0x20)});
+    d8_store(p + 16, (struct d8){_mm256_permute2x128_si256(even, odd, 0x31)});
+}
+
+/* 7 bits in each byte; bit 7 becomes their parity. */
+SIMD_INLINE struct d8 d8_add_parity(struct d8 x)
+{
+    const __m256i parity = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, -128, -128, 0, -128, 0, 0, -128, -128, 0, 0, -128, 0, -128, -128, 0));
+    __m256i mask = _mm256_set1_epi8(15);
+    __m256i low = _mm256_shuffle_epi8(parity, _mm256_and_si256(x.v, mask));
+    __m256i high = _mm256_shuffle_epi8(parity, _mm256_and_si256(_mm256_srli_epi16(x.v, 4), mask));
+    return (struct d8){_mm256_or_si256(x.v, _mm256_xor_si256(low, high))};
+}
 
 #endif

@@ -76,7 +76,7 @@ bool check_wanted(const struct check *c, const char *op, const char *variant);
 /* Runs the cases of one slot and prints its line. `same` : the table under test holds the scalar function. */
 void check_slot(struct check *c, const char *op, const char *variant, int id, bool same, check_case *one_case);
 
-/* Prints the median rate of what `timed` describes. */
+/* Prints the best rate of some samples of what `timed` describes, in time of this thread. */
 void check_bench(struct check *c, const char *op, const char *variant, struct check_timed timed);
 
 /* ---- the groups ---- */

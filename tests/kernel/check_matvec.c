@@ -145,7 +145,8 @@ static bool dequantise_case(struct check *c, int format)
 
 /* ---- rates ---- */
 
-enum { BENCH_COLS = 7168, BENCH_BYTES = 48 << 20 };
+/* Bytes of a matrix that stays in the second-level cache, of one far beyond all caches, of one for the slow kernels. */
+enum { BENCH_COLS = 7168, BENCH_CACHED = 192 << 10, BENCH_MEMORY = 96 << 20, BENCH_SLOW = 1 << 18, BENCH_READS = 4 };
 
 struct bench {
     void (*matvec)(const struct matvec_args *);
@@ -160,16 +161,27 @@ static void run_matvec(void *p) { ((struct bench *)p)->matvec(&((struct bench *)
 static void run_matvec_t(void *p) { ((struct bench *)p)->matvec_t(&((struct bench *)p)->args_t); }
 static void run_dequantise(void *p) { ((struct bench *)p)->dequantise(&((struct bench *)p)->args_dequantise); }
 
-/* A matrix beyond the caches, or a small one where a kernel is known to be slow. */
+/* A matrix of `bytes` bytes, of which as many as fit a cache are random and the others repeat them. */
 static struct product bench_product(struct check *c, enum weight_format format, bool quantised, uint32_t n,
                                     size_t bytes)
 {
     uint64_t row_bytes;
     struct product p = {.block = quantised ? weight_format_info(format)->act_block : 0};
     weight_row_bytes(format, BENCH_COLS, &row_bytes);
-    uint32_t rows = (uint32_t)(bytes / row_bytes);
-    p.args = (struct matvec_args){
-        .w = weights_random(c, format, rows, BENCH_COLS, false), .n = n, .row_end = rows, .y_stride = rows};
+    uint32_t rows = (uint32_t)(bytes / row_bytes), different = min_u32(rows, (uint32_t)(BENCH_CACHED / row_bytes));
+    struct matrix_view w = weights_random(c, format, different, BENCH_COLS, false);
+    uint8_t *data = check_bytes(c, rows * row_bytes);
+    for (uint32_t r = 0; r < rows; r++) {
+        memcpy(data + r * row_bytes, (const uint8_t *)w.data + r % different * w.row_bytes, row_bytes);
+    }
+    w.data = data;
+    w.row_bytes = row_bytes;
+    w.rows = rows;
+    if (w.scale != NULL) {
+        w.row0 = 0;
+        w.scale = check_floats(c, (size_t)ceil_div_u64(rows, FORMAT_SCALE_BLOCK) * w.scale_cols);
+    }
+    p.args = (struct matvec_args){.w = w, .n = n, .row_end = rows, .y_stride = rows};
     p.args.act.stride = BENCH_COLS;
     p.args.act.x = check_floats(c, (size_t)n * BENCH_COLS);
     p.args.y = check_output(c, (size_t)n * rows);
@@ -179,27 +191,32 @@ static struct product bench_product(struct check *c, enum weight_format format, 
     return p;
 }
 
+static void bench_product_of(struct check *c, enum weight_format format, bool quantised, uint32_t n, bool memory)
+{
+    const char *op = quantised ? "matvec" : "matvec_f32";
+    struct bench b = {.matvec = (quantised ? c->ops->matvec : c->ops->matvec_f32)[format]};
+    bool slow = b.matvec == (quantised ? c->ref->matvec : c->ref->matvec_f32)[format];
+    char variant[32];
+    snprintf(variant, sizeof(variant), "%s n=%u %s", weight_format_info(format)->name, n, memory ? "memory" : "cached");
+    if ((memory && slow) || !check_wanted(c, op, variant)) {
+        return;
+    }
+    struct product p = bench_product(c, format, quantised, n, memory ? BENCH_MEMORY : slow ? BENCH_SLOW : BENCH_CACHED);
+    b.args = p.args;
+    check_bench(c, op, variant,
+                (struct check_timed){run_matvec, &b, (double)p.args.w.rows * (double)p.args.w.row_bytes});
+}
+
 static void bench_format(struct check *c, enum weight_format format)
 {
-    static const uint32_t batch[] = {1, 2, OPS_MAX_ROWS};
+    static const uint32_t batch[] = {1, 2, 4, OPS_MAX_ROWS};
     const char *name = weight_format_info(format)->name;
     for (int quantised = 1; quantised >= 0; quantised--) {
-        if (!quantised && weight_format_info(format)->act_block == 0) {
-            continue;
-        }
-        struct bench b = {.matvec = (quantised ? c->ops->matvec : c->ops->matvec_f32)[format]};
-        bool slow = b.matvec == (quantised ? c->ref->matvec : c->ref->matvec_f32)[format];
-        for (size_t i = 0; i < ARRAY_LEN(batch); i++) {
-            const char *op = quantised ? "matvec" : "matvec_f32";
-            char variant[32];
-            snprintf(variant, sizeof(variant), "%s n=%u", name, batch[i]);
-            if (!check_wanted(c, op, variant)) {
-                continue; /* filling the matrix takes long */
+        for (size_t i = 0; i < ARRAY_LEN(batch) && (quantised || weight_format_info(format)->act_block != 0); i++) {
+            bench_product_of(c, format, quantised, batch[i], false);
+            if (batch[i] == 1 || batch[i] == OPS_MAX_ROWS) {
+                bench_product_of(c, format, quantised, batch[i], true);
             }
-            struct product p = bench_product(c, format, quantised, batch[i], slow ? 1 << 18 : BENCH_BYTES);
-            b.args = p.args;
-            check_bench(c, op, variant,
-                        (struct check_timed){run_matvec, &b, (double)p.args.w.rows * (double)p.args.w.row_bytes});
         }
     }
     struct bench b = {.matvec_t = c->ops->matvec_t[format], .dequantise = c->ops->dequantise[format]};
@@ -208,14 +225,47 @@ static void bench_format(struct check *c, enum weight_format format)
                                       check_output(c, cols)};
     check_bench(c, "matvec_t", name,
                 (struct check_timed){run_matvec_t, &b, (double)rows * (double)b.args_t.w.row_bytes});
-    b.args_dequantise = (struct dequantise_args){weights_random(c, format, rows, BENCH_COLS, false), NULL, 0, rows};
-    b.args_dequantise.y = check_output(c, (size_t)rows * BENCH_COLS);
+    b.args_dequantise = (struct dequantise_args){weights_random(c, format, 32, BENCH_COLS, false), NULL, 0, 32};
+    b.args_dequantise.y = check_output(c, (size_t)32 * BENCH_COLS);
     check_bench(c, "dequantise", name,
-                (struct check_timed){run_dequantise, &b, (double)rows * (double)b.args_dequantise.w.row_bytes});
+                (struct check_timed){run_dequantise, &b, 32 * (double)b.args_dequantise.w.row_bytes});
+}
+
+/* Bytes read, several places at a time. */
+static void run_read(void *p)
+{
+    const struct bench *b = p;
+    const uint64_t *data = b->args.w.data;
+    size_t words = BENCH_MEMORY / sizeof(*data) / BENCH_READS;
+    uint64_t sum[BENCH_READS][8] = {0};
+    for (size_t i = 0; i < words; i += 8) {
+        for (size_t s = 0; s < BENCH_READS; s++) {
+            const uint64_t *at = data + s * words + i;
+            __builtin_prefetch(at + 512);
+            for (size_t j = 0; j < 8; j++) {
+                sum[s][j] ^= at[j];
+            }
+        }
+    }
+    for (size_t s = 0; s < BENCH_READS; s++) {
+        for (size_t j = 0; j < 8; j++) {
+            b->args.y[0] += (float)sum[s][j];
+        }
+    }
+}
+
+/* What a kernel can read at best. */
+static void bench_read(struct check *c)
+{
+    struct bench b = {.args = {.w = {.data = check_output(c, BENCH_MEMORY / sizeof(float))}, .y = check_floats(c, 1)}};
+    check_bench(c, "read", "memory", (struct check_timed){run_read, &b, BENCH_MEMORY});
 }
 
 void check_matvec(struct check *c)
 {
+    if (c->bench) {
+        bench_read(c);
+    }
     for (int f = 0; f < FORMAT_COUNT; f++) {
         const char *name = weight_format_info((enum weight_format)f)->name;
         if (c->bench) {

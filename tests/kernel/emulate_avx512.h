@@ -94,6 +94,8 @@ EMULATE_SHIFT(emulated_slli_epi16, 32, uw, (uint16_t)(n > 15 ? 0 : a.uw[i] << n)
 EMULATE_SHIFT(emulated_srli_epi16, 32, uw, (uint16_t)(n > 15 ? 0 : a.uw[i] >> n))
 EMULATE_SHIFT(emulated_slli_epi32, 16, ud, n > 31 ? 0 : a.ud[i] << n)
 EMULATE_SHIFT(emulated_srli_epi32, 16, ud, n > 31 ? 0 : a.ud[i] >> n)
+EMULATE_SHIFT(emulated_srai_epi32, 16, d, a.d[i] >> (n > 31 ? 31 : n))
+EMULATE_2(emulated_sllv_epi16, 32, uw, (uint16_t)(b.uw[i] > 15 ? 0 : a.uw[i] << b.uw[i]))
 EMULATE_2(emulated_srlv_epi16, 32, uw, (uint16_t)(b.uw[i] > 15 ? 0 : a.uw[i] >> b.uw[i]))
 
 EMULATE int16_t saturate_word(int x) { return (int16_t)(x > 32767 ? 32767 : x < -32768 ? -32768 : x); }
@@ -104,6 +106,14 @@ EMULATE struct emulated emulated_fmadd_ps(struct emulated a, struct emulated b, 
 {
     for (int i = 0; i < 16; i++) {
         c.f[i] = fmaf(a.f[i], b.f[i], c.f[i]);
+    }
+    return c;
+}
+
+EMULATE struct emulated emulated_fnmadd_ps(struct emulated a, struct emulated b, struct emulated c)
+{
+    for (int i = 0; i < 16; i++) {
+        c.f[i] = fmaf(-a.f[i], b.f[i], c.f[i]);
     }
     return c;
 }
@@ -347,6 +357,7 @@ EMULATE struct emulated emulated_inserti64x4(struct emulated a, __m256i y, int k
 }
 
 EMULATE_2(emulated_permutexvar_ps, 16, f, b.f[a.ud[i] & 15])
+EMULATE_2(emulated_permutexvar_epi32, 16, ud, b.ud[a.ud[i] & 15])
 EMULATE_2(emulated_permutexvar_epi64, 8, q, b.q[a.q[i] & 7])
 EMULATE_2(emulated_shuffle_epi8, 64, ub, b.ub[i] & 0x80 ? 0 : a.ub[(i & 0x30) + (b.ub[i] & 15)])
 
@@ -426,6 +437,8 @@ EMULATE struct emulated emulated_shuffle_i64x2(struct emulated a, struct emulate
 #define _mm512_extracti32x4_epi32 emulated_extracti32x4_epi32
 #undef _mm512_fmadd_ps
 #define _mm512_fmadd_ps emulated_fmadd_ps
+#undef _mm512_fnmadd_ps
+#define _mm512_fnmadd_ps emulated_fnmadd_ps
 #undef _mm512_inserti64x4
 #define _mm512_inserti64x4 emulated_inserti64x4
 #undef _mm512_loadu_ps
@@ -462,6 +475,8 @@ EMULATE struct emulated emulated_shuffle_i64x2(struct emulated a, struct emulate
 #define _mm512_or_si512 emulated_or_si512
 #undef _mm512_permutex2var_ps
 #define _mm512_permutex2var_ps emulated_permutex2var_ps
+#undef _mm512_permutexvar_epi32
+#define _mm512_permutexvar_epi32 emulated_permutexvar_epi32
 #undef _mm512_permutexvar_epi64
 #define _mm512_permutexvar_epi64 emulated_permutexvar_epi64
 #undef _mm512_permutexvar_ps
@@ -494,6 +509,10 @@ EMULATE struct emulated emulated_shuffle_i64x2(struct emulated a, struct emulate
 #define _mm512_slli_epi16 emulated_slli_epi16
 #undef _mm512_slli_epi32
 #define _mm512_slli_epi32 emulated_slli_epi32
+#undef _mm512_sllv_epi16
+#define _mm512_sllv_epi16 emulated_sllv_epi16
+#undef _mm512_srai_epi32
+#define _mm512_srai_epi32 emulated_srai_epi32
 #undef _mm512_srli_epi16
 #define _mm512_srli_epi16 emulated_srli_epi16
 #undef _mm512_srli_epi32
