@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "src/run/ffn.h"
+#include "src/run/finite.h"
 #include "src/run/mla.h"
 #include "src/run/moe.h"
 #include "src/run/router.h"
@@ -65,11 +66,7 @@ static int check_finite(const struct engine *g, const struct batch *b, uint32_t 
 {
     for (uint32_t i = 0; i < b->n; i++) {
         const float *x = b->x + i * row_stride(g->shape->hidden);
-        float sum = 0.0f;
-        for (uint32_t c = 0; c < g->shape->hidden; c++) {
-            sum += x[c] * 0.0f; /* 0, or NaN if x is not finite */
-        }
-        if (sum == 0.0f) {
+        if (all_finite(x, g->shape->hidden)) {
             continue;
         }
         int32_t expert = shape_layer_is_moe(g->shape, layer) ? moe_find_non_finite(g, i) : -1;

@@ -3,13 +3,14 @@
 #ifndef SLUICE_RUN_HEAD_H
 #define SLUICE_RUN_HEAD_H
 
+#include "src/run/batch.h"
 #include "src/run/engine.h"
 
 /* y = rmsnorm(x) * w for n rows [n, stride(hidden)]; y may be x. */
 void head_normalise(struct engine *g, const float *x, uint32_t n, const float *w, float *y);
 
 /* Raw logits of n <= OPS_MAX_ROWS rows of states after the norm, into work.logits [n, vocab]. NaN or Inf is ERROR_FORMAT;
- * `position`: of row 0, for that message. */
-int head_logits(struct engine *g, const float *state, uint32_t n, uint32_t position, struct error *e);
+ * `rows` [n]: for the position in that message. */
+int head_logits(struct engine *g, const float *state, uint32_t n, const struct batch_row *rows, struct error *e);
 
 #endif

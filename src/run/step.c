@@ -310,30 +310,59 @@ int step_run(struct step *s, uint32_t layers, struct error *e)
 
 /* ---- commit ---- */
 
-/* Logits of the rows a session asks for: all with on_logits, always the last one. */
-static int feed_logits(struct step *s, const struct feed *f, struct error *e)
+/* Rows whose logits are wanted, of any feeds: the head is read once for all of them. */
+struct wanted {
+    const struct feed *feed[OPS_MAX_ROWS]; /* [n] */
+    uint32_t row[OPS_MAX_ROWS];      /* [n] of the step */
+    uint32_t n;
+};
+
+/* Their logits go to the sessions, in the order in which they were wanted. */
+static int wanted_logits(struct step *s, struct wanted *w, struct error *e)
 {
     struct engine *g = s->engine;
-    struct session *t = f->session;
     size_t width = row_stride(g->shape->hidden), vocab = g->shape->vocab;
-    uint32_t first = t->hooks.on_logits && !f->refresh ? 0 : f->n - 1;
-    for (uint32_t i = 0; i < f->n && t->hooks.on_state && !f->refresh; i++) {
-        t->hooks.on_state(t->hooks.ctx, s->rows[f->row + i].position, s->state + (f->row + i) * width);
+    struct batch_row rows[OPS_MAX_ROWS];
+    for (uint32_t k = 0; k < w->n; k++) {
+        memcpy(g->work.norm + k * width, s->state + w->row[k] * width, g->shape->hidden * sizeof(float));
+        rows[k] = s->rows[w->row[k]];
+        rows[k].session->logits_valid = false; /* its buffer is written next */
     }
-    for (uint32_t i = first; i < f->n; i += OPS_MAX_ROWS) {
-        uint32_t n = min_u32(OPS_MAX_ROWS, f->n - i);
-        int r = head_logits(g, s->state + (f->row + i) * width, n, s->rows[f->row + i].position, e);
-        if (r < 0) {
-            return r;
+    int r = w->n > 0 ? head_logits(g, g->work.norm, w->n, rows, e) : 0;
+    for (uint32_t k = 0; k < w->n && r == 0; k++) {
+        const struct feed *f = w->feed[k];
+        const struct session_hooks *h = &f->session->hooks;
+        const float *logits = g->work.logits + k * vocab;
+        if (h->on_logits && !f->refresh) {
+            h->on_logits(h->ctx, rows[k].position, logits);
         }
-        for (uint32_t k = 0; k < n && t->hooks.on_logits && !f->refresh; k++) {
-            t->hooks.on_logits(t->hooks.ctx, s->rows[f->row + i + k].position, g->work.logits + k * vocab);
-        }
-        if (i + n == f->n) {
-            memcpy(t->logits, g->work.logits + (n - 1) * vocab, vocab * sizeof(float));
+        if (w->row[k] == f->row + f->n - 1) {
+            memcpy(f->session->logits, logits, vocab * sizeof(float));
         }
     }
-    return 0;
+    w->n = 0;
+    return r;
+}
+
+/* Logits of the rows that sessions ask for: all with on_logits, always the last one. */
+static int main_logits(struct step *s, struct error *e)
+{
+    struct wanted w = {.n = 0};
+    size_t width = row_stride(s->engine->shape->hidden);
+    int r = 0;
+    for (uint32_t k = 0; k < s->n_feeds && r == 0; k++) {
+        const struct feed *f = &s->feeds[k];
+        const struct session_hooks *h = &f->session->hooks;
+        for (uint32_t i = 0; i < f->n && h->on_state && !f->refresh; i++) {
+            h->on_state(h->ctx, s->rows[f->row + i].position, s->state + (f->row + i) * width);
+        }
+        for (uint32_t i = h->on_logits && !f->refresh ? 0 : f->n - 1; i < f->n && r == 0; i++) {
+            w.feed[w.n] = f;
+            w.row[w.n++] = f->row + i;
+            r = w.n == OPS_MAX_ROWS ? wanted_logits(s, &w, e) : 0;
+        }
+    }
+    return r < 0 ? r : wanted_logits(s, &w, e);
 }
 
 static int feed_mtp_logits(struct step *s, const struct feed *f, struct error *e)
@@ -345,7 +374,7 @@ static int feed_mtp_logits(struct step *s, const struct feed *f, struct error *e
     for (uint32_t i = 0; norm && i < f->mtp_n; i += OPS_MAX_ROWS) {
         uint32_t n = min_u32(OPS_MAX_ROWS, f->mtp_n - i), row = f->mtp_row + i;
         head_normalise(g, s->mtp_x + row * width, n, norm, s->mtp_x + row * width);
-        int r = head_logits(g, s->mtp_x + row * width, n, s->mtp_rows[row].position, e);
+        int r = head_logits(g, s->mtp_x + row * width, n, &s->mtp_rows[row], e);
         if (r < 0) {
             return r;
         }
@@ -390,24 +419,22 @@ static void script_finish(const struct step *s, const struct feed *f)
     }
 }
 
-static int feed_finish(struct step *s, const struct feed *f, struct error *e)
+static int finish(struct step *s, struct error *e)
 {
-    struct engine *g = s->engine;
-    if (g->script) {
-        script_finish(s, f);
-        return 0;
+    int r = s->engine->script ? 0 : main_logits(s, e);
+    for (uint32_t i = 0; i < s->n_feeds && r == 0; i++) {
+        if (s->engine->script) {
+            script_finish(s, &s->feeds[i]);
+        } else {
+            r = feed_mtp_logits(s, &s->feeds[i], e);
+        }
     }
-    int r = feed_logits(s, f, e);
-    return r < 0 ? r : feed_mtp_logits(s, f, e);
+    return r;
 }
 
 int step_commit(struct step *s, struct error *e)
 {
-    int r = step_layers_left(s) == 0 ? 0 : error_set(e, -EINVAL, "%u layers of the step are still to be run", step_layers_left(s));
-    for (uint32_t i = 0; i < s->n_feeds && r == 0; i++) {
-        s->feeds[i].session->logits_valid = false; /* its buffer is written next */
-        r = feed_finish(s, &s->feeds[i], e);
-    }
+    int r = step_layers_left(s) == 0 ? finish(s, e) : error_set(e, -EINVAL, "%u layers of the step are still to be run", step_layers_left(s));
     for (uint32_t i = 0; i < s->n_feeds && r == 0; i++) {
         feed_commit(s, &s->feeds[i]);
     }
