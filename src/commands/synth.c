@@ -190,14 +190,15 @@ static int write_model(const struct options *o, const struct synth_model *m, str
     struct output_job job = {.make = synth_fill_piece, .ctx = &fill, .cancel = cancel, .header_only = o->header_only};
     struct keys k = {.o = o, .m = m};
     struct synth_vocabulary *v = NULL;
-    synth_fill_init(&fill, l, &m->shape, o->seed, o->zipf);
-    int r = output_workers(&job.workers, e);
+    int r = synth_fill_init(&fill, l, &m->shape, o->seed, o->header_only ? 0 : o->zipf, e);
+    r = r < 0 ? r : output_workers(&job.workers, e);
     r = r < 0 ? r : synth_vocabulary_create(m, &v, e);
     k.v = v;
     if (r == 0) {
         r = o->hf ? synth_folder_write(o->out, m, v, l, &job, e) : write_gguf(o, &k, l, &job, e);
     }
     synth_vocabulary_destroy(v);
+    synth_fill_deinit(&fill);
     return r;
 }
 

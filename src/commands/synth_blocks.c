@@ -238,17 +238,9 @@ void synth_fp8_scales(uint64_t seed, float deviation, float *out, size_t n)
     }
 }
 
-void synth_router_bias(uint64_t seed, double s, float *out, uint32_t experts)
+void synth_normals(uint64_t seed, float *out, size_t n)
 {
-    /* Chosen scores lie in the upper tail of sigmoid(normal), which falls by a factor e in about 0.05; so a bias of
-     * -0.05 s ln(rank) scales the chance of being chosen by rank^-s. */
-    for (uint32_t i = 0; i < experts; i++) {
-        out[i] = (float)(-0.05 * s * log((double)i + 1)) + 1e-4f * random_normal(random_at(seed, i));
-    }
-    for (uint32_t i = experts; i > 1; i--) {
-        uint32_t j = (uint32_t)(random_at(synth_seed(seed, 1), i) % i);
-        float t = out[i - 1];
-        out[i - 1] = out[j];
-        out[j] = t;
+    for (size_t i = 0; i < n; i++) {
+        out[i] = random_normal(random_at(seed, i));
     }
 }

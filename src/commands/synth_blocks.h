@@ -30,7 +30,7 @@ uint64_t synth_seed(uint64_t seed, uint64_t index);
 /* FP8 block scales that give the codes this deviation, each a little different; [n]. */
 void synth_fp8_scales(uint64_t seed, float deviation, float *out, size_t n);
 
-/* Selection bias that makes expert popularity fall about as rank^-s, in an order of the seed; s = 0: almost even. */
-void synth_router_bias(uint64_t seed, double s, float *out, uint32_t experts);
+/* n near-normal numbers of deviation 1. */
+void synth_normals(uint64_t seed, float *out, size_t n);
 
 #endif

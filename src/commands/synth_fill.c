@@ -12,13 +12,20 @@
 
 static const float head_gain = 3.0f; /* logits of deviation 3: clear winners */
 
-void synth_fill_init(struct synth_fill *f, const struct tensor_list *list, const struct shape *shape, uint64_t seed, double zipf)
+/* Attention averages over positions; what it adds is much the same at all of them, and would make all rows alike (and all
+ * routing) after some dozen layers. */
+static const float attention_gain = 0.5f;
+
+int synth_fill_init(struct synth_fill *f, const struct tensor_list *list, const struct shape *shape, uint64_t seed, double zipf, struct error *e)
 {
     struct cpu_flags flags;
-    *f = (struct synth_fill){.list = list, .shape = shape, .seed = seed, .zipf = zipf};
+    *f = (struct synth_fill){.list = list, .shape = shape, .seed = seed};
     cpu_detect(&flags);
     cpu_ops_init(&f->ops, CPU_SCALAR, &flags);
+    return synth_router_init(&f->router, shape, zipf, &f->ops, e);
 }
+
+void synth_fill_deinit(struct synth_fill *f) { synth_router_deinit(&f->router); }
 
 static float deviation(const struct synth_fill *f, const struct tensor_entry *t)
 {
@@ -37,7 +44,7 @@ static float deviation(const struct synth_fill *f, const struct tensor_entry *t)
     case ROLE_Q_B:
         return 1.0f / sqrtf((float)s->q_lora);
     case ROLE_O:
-        return 1.0f / sqrtf((float)s->heads * (float)s->v_head);
+        return attention_gain / sqrtf((float)s->heads * (float)s->v_head);
     case ROLE_EXPERT_DOWN:
         return 1.0f / sqrtf((float)s->expert_width);
     case ROLE_SHARED_DOWN:
@@ -93,7 +100,7 @@ int synth_fill_piece(void *ctx, const struct output_piece *p, void *out, uint32_
             memcpy((char *)out + at, values, bytes);
         }
     } else if (t->role == ROLE_ROUTER_BIAS) { /* at most 4096 experts */
-        synth_router_bias(seed, f->zipf, values, (uint32_t)t->dims[0]);
+        synth_router_layer(&f->router, seed, values);
         memcpy(out, values, p->bytes);
     } else if (role_is_vector(t->role)) {
         fill_ones(t, out);

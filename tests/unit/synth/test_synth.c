@@ -17,6 +17,7 @@
 #include "io/file.h"
 #include "src/commands/commands.h"
 #include "src/commands/synth_blocks.h"
+#include "src/commands/synth_router.h"
 #include "src/commands/synth_shape.h"
 #include "src/commands/tensor_list.h"
 #include "src/model/bind.h"
@@ -104,25 +105,64 @@ static void test_published_numbers(void **state)
     tensor_list_deinit(&l);
 }
 
+static int falling(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* Experts chosen by scores that are not those of the search, most popular first. */
+static void popularity(const struct shape *s, double zipf, uint32_t *counts)
+{
+    enum { TOKENS = 4000 };
+    static float logits[512], bias[512], scratch[2048], weights[16];
+    static int32_t ids[16];
+    struct cpu_flags flags;
+    struct ops ops;
+    struct synth_router r;
+    struct error e;
+    cpu_detect(&flags);
+    cpu_ops_init(&ops, CPU_SCALAR, &flags);
+    assert_int_equal(synth_router_init(&r, s, zipf, &ops, &e), 0);
+    synth_router_layer(&r, 99, bias);
+    memset(counts, 0, s->experts * sizeof(*counts));
+    for (int t = 0; t < TOKENS; t++) {
+        synth_normals(synth_seed(12345, (uint64_t)t), logits, s->experts);
+        ops.router(&(struct router_args){.logits = logits, .bias = bias, .scratch = scratch, .ids = ids, .weights = weights,
+                                         .experts = s->experts, .k = s->experts_used, .groups = s->groups, .groups_used = s->groups_used,
+                                         .score = s->score, .group = s->group, .normalise = s->normalise, .factor = 1});
+        for (uint32_t i = 0; i < s->experts_used; i++) {
+            counts[ids[i]]++;
+        }
+    }
+    synth_router_deinit(&r);
+    qsort(counts, s->experts, sizeof(*counts), falling);
+}
+
 static void test_popularity(void **state)
 {
     (void)state;
-    enum { N = 256 };
-    float bias[N], sorted[N];
-    synth_router_bias(3, 1.0, bias, N);
-    memcpy(sorted, bias, sizeof(bias));
-    for (int i = 1; i < N; i++) { /* falling */
-        for (int j = i; j > 0 && sorted[j] > sorted[j - 1]; j--) {
-            float t = sorted[j];
-            sorted[j] = sorted[j - 1];
-            sorted[j - 1] = t;
+    static const char *const names[] = {"v3", "kimi-k2", "demo"};
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        struct synth_reduction none = {UINT32_MAX, UINT32_MAX, UINT32_MAX, false};
+        struct synth_model m;
+        struct error e;
+        uint32_t counts[512];
+        double targets[512], sum = 0;
+        assert_int_equal(synth_model_find(names[i], &none, &m, &e), 0);
+        const struct shape *s = &m.shape;
+        synth_router_targets(1, s->experts, s->experts_used, targets);
+        popularity(s, 1, counts);
+        for (uint32_t r = 0; r < s->experts; r++) {
+            double found = counts[r] / 4000.0;
+            sum += targets[r];
+            assert_true(targets[r] <= 0.9501 && (r < 2 || targets[r] * (r + 1) > 0.99 * targets[1] * 2 || targets[1] > 0.94));
+            assert_true(found > 0.5 * targets[r] - 0.002 && found < 1.5 * targets[r] + 0.002);
         }
-    }
-    assert_true(memcmp(bias, sorted, sizeof(bias)) != 0);
-    assert_true(fabsf(sorted[0]) < 0.002f && fabsf(sorted[255] + 0.277f) < 0.005f);
-    synth_router_bias(3, 0, bias, N);
-    for (int i = 0; i < N; i++) {
-        assert_true(fabsf(bias[i]) < 0.002f);
+        assert_true(fabs(sum - s->experts_used) < 1e-3);
+        popularity(s, 0, counts);
+        double mean = 4000.0 * s->experts_used / s->experts;
+        assert_true(counts[0] < 1.6 * mean && counts[s->experts - 1] > 0.5 * mean);
     }
 }
 
