@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/error.h"
 #include "common/ops.h"
 
 /* Instruction sets a table exists for, weakest first. */
@@ -48,9 +49,17 @@ struct cpu_peak {
 /* The strongest loops up to `isa`; the caller has checked cpu_isa_runs. */
 void cpu_peak_init(struct cpu_peak *ret_peak, enum cpu_isa isa, const struct cpu_flags *flags);
 
-/* To be called once, before `callers` threads use ops.gemm at the same time. Maps 128 MiB of address space for each, of which
- * only what a product touches becomes memory. */
-void cpu_gemm_prepare(uint32_t callers);
+/* The BLAS behind ops.gemm, loaded when a program is about to compute bulk rows. Stays loaded until the program ends. */
+struct cpu_blas {
+    void *library;
+    const char *path;           /* as asked of the system */
+    const char *config, *core;  /* its version and build, the processors it picked kernels for */
+};
+
+/* Loads OpenBLAS and connects it with ops. `callers` threads may then use ops.gemm at the same time: 128 MiB of address space
+ * are mapped for each, of which only what a product touches becomes memory. Sets environment variables of OpenBLAS that are not
+ * set, so other threads must not read the environment meanwhile. -ENOENT: it is not installed. */
+int cpu_blas_open(struct cpu_blas *ret, struct ops *ops, const struct cpu_flags *flags, uint32_t callers, struct error *e);
 
 /* Sets round-to-nearest with FTZ and DAZ off in the calling thread; numerics.md. Called by every worker. */
 void cpu_float_mode_set(void);

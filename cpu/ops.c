@@ -2,7 +2,6 @@
 /* Owns: the table of host kernels, filled with the scalar definition first and overwritten by what the processor's
  * family has. Must not know: what a kernel does. */
 #include "cpu/cpu.h"
-#include "cpu/gemm.h"
 #include "cpu/native.h"
 #include "cpu/ref.h"
 
@@ -42,7 +41,6 @@ static void init_scalar(struct ops *ret_ops)
 
 void cpu_ops_init(struct ops *ret_ops, enum cpu_isa isa, const struct cpu_flags *flags)
 {
-    gemm_init();
     init_scalar(ret_ops);
     ops_init_native(ret_ops, isa, flags);
 }

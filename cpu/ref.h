@@ -27,4 +27,7 @@ void ref_router(const struct router_args *args);
 void ref_expert_sum(const struct expert_sum_args *args);
 void ref_add(const struct add_args *args);
 
+/* cpu/blas.c */
+void gemm_blas(const struct ops *ops, const struct gemm_args *args);
+
 #endif

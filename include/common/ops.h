@@ -227,7 +227,8 @@ struct ops {
     void (*router)(const struct router_args *);
     void (*expert_sum)(const struct expert_sum_args *);
     void (*add)(const struct add_args *);
-    void (*gemm)(const struct gemm_args *); /* bulk rows only; single-threaded (OpenBLAS) */
+    void (*gemm)(const struct ops *, const struct gemm_args *); /* bulk rows only; single-threaded; needs cpu_blas_open */
+    void (*blas_sgemm)(void); /* what gemm calls; only it knows the type */
     /* Softmax of bulk attention scores is written in src/run/mla_bulk.c on top of exact.h. */
 };
 

@@ -284,14 +284,26 @@ static int open_weights(struct engine *g, const struct engine_hooks *hooks, stru
     return r < 0 ? r : engine_nodes_verify(g, e);
 }
 
+static int open_blas(struct engine *g, uint32_t threads, struct error *e)
+{
+    struct cpu_flags flags;
+    struct cpu_blas blas;
+    cpu_detect(&flags);
+    int r = cpu_blas_open(&blas, &g->ops, &flags, threads, e);
+    if (r == 0) {
+        log_print(&g->log, LOG_INFO, "OpenBLAS: %s, kernels for %s", blas.config, blas.core);
+    }
+    return r;
+}
+
 /* Threads that read are made before this one is pinned: they would stay on its core. */
 static int open_pool_and_weights(struct engine *g, const struct engine_hooks *hooks, uint32_t threads, struct error *e)
 {
     struct reader_options ro = {.depth = READ_DEPTH, .chunk = READ_CHUNK, .direct = true, .drop_behind = true};
     struct reader *reader = NULL;
     int r = g->script ? 0 : reader_create(&ro, &reader, e);
-    if (g->settings.ubatch > OPS_MAX_ROWS) { /* otherwise no row is bulk */
-        cpu_gemm_prepare(threads);
+    if (r == 0 && !g->script && g->settings.ubatch > OPS_MAX_ROWS) { /* otherwise no row is bulk */
+        r = open_blas(g, threads, e);
     }
     r = r < 0 ? r : engine_nodes_pool(g, threads, e);
     r = r < 0 ? r : bulk_choose(g, e);

@@ -46,7 +46,7 @@ static struct bulk_scratch scratch_of(const struct bulk_job *j, struct worker_sc
 
 static void gemm(const struct engine *g, const float *x, size_t xs, const float *b, size_t bs, bool outputs, float *y, size_t ys, uint32_t m, uint32_t n, uint32_t k, float alpha, float beta)
 {
-    g->ops.gemm(&(struct gemm_args){.x = x, .b = b, .y = y, .x_stride = xs, .b_stride = bs, .y_stride = ys, .m = m, .n = n, .k = k, .b_rows_are_outputs = outputs, .alpha = alpha, .beta = beta});
+    g->ops.gemm(&g->ops, &(struct gemm_args){.x = x, .b = b, .y = y, .x_stride = xs, .b_stride = bs, .y_stride = ys, .m = m, .n = n, .k = k, .b_rows_are_outputs = outputs, .alpha = alpha, .beta = beta});
 }
 
 /* UK_h [nope, latent] of a fused matrix or [latent, nope] of a split one, and UV_h [v_head, latent], as float32. */

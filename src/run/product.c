@@ -103,7 +103,7 @@ static void tile_own(const struct engine *g, const struct matrix_view *w, struct
 static void tile_blas(const struct engine *g, const struct matrix_view *w, struct act_rows act, uint32_t n, float *y, size_t y_stride, struct worker_scratch *ws)
 {
     g->ops.dequantise[w->format](&(struct dequantise_args){.w = *w, .y = ws->panel, .row_begin = 0, .row_end = w->rows});
-    g->ops.gemm(&(struct gemm_args){
+    g->ops.gemm(&g->ops, &(struct gemm_args){
         .x = act.x, .x_stride = act.stride,
         .b = ws->panel, .b_stride = w->cols, .b_rows_are_outputs = true,
         .y = y, .y_stride = y_stride,
