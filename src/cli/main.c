@@ -23,13 +23,15 @@ static const struct command {
     { "detokenize", "token ids to bytes", cli_detokenize, NULL },
     { "template", "chat requests to prompt text", cli_template, NULL },
     { "plan", "where every byte goes and what speed to expect", NULL, command_plan },
+    { "bench", "prompt and decode speed beside what the machine can do", NULL, command_bench },
+    { "doctor", "what this machine offers, what is missing, what to do", NULL, command_doctor },
     { "inspect", "config, tensors and sizes of a model", NULL, command_inspect },
     { "check", "verify a model file", NULL, command_check },
     { "convert", "Hugging Face folder to GGUF", NULL, command_convert },
     { "synth", "write a true-shape synthetic model", NULL, command_synth },
 };
 
-static const char *const later[] = { "serve", "bench", "doctor", "tune", "trace", "top", "loadtest" };
+static const char *const later[] = { "serve", "tune", "trace", "top", "loadtest" };
 
 static void print_usage(FILE *out)
 {

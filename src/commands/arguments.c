@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns: reading the command line of inspect and check. Must not know: what they do. */
+/* Owns: arguments.h. Must not know: what a command does. */
 #include "src/commands/arguments.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 /* Settings that decide what is read; any other would be one nobody reads. */
 static const char *const settings_read[] = { "model", "mtp-from", "mtp", "expert-groups" };
 
-static const char *setting_of_flag(const char *flag)
+static const char *setting_of_flag(const char *flag, bool all)
 {
     int index = settings_find_flag(flag);
     const char *name = index >= 0 ? settings_info((uint32_t)index)->name : "";
@@ -21,7 +21,7 @@ static const char *setting_of_flag(const char *flag)
             return name;
         }
     }
-    return NULL;
+    return all && index >= 0 ? name : NULL;
 }
 
 static const struct argument *find_own(const struct argument *own, const char *flag)
@@ -34,10 +34,10 @@ static const struct argument *find_own(const struct argument *own, const char *f
     return NULL;
 }
 
-static int read_flag(char **argv, const struct argument *own, struct settings *s, int *ret_taken, struct error *e)
+static int read_flag(char **argv, const struct argument *own, bool all, struct settings *s, int *ret_taken, struct error *e)
 {
     const struct argument *mine = find_own(own, argv[0]);
-    const char *setting = setting_of_flag(argv[0]);
+    const char *setting = setting_of_flag(argv[0], all);
     if (mine != NULL && mine->present != NULL) {
         *mine->present = true;
         *ret_taken = 1;
@@ -57,7 +57,7 @@ static int read_flag(char **argv, const struct argument *own, struct settings *s
     return settings_set(s, setting, argv[1], SOURCE_FLAG, e);
 }
 
-int arguments_read(int argc, char **argv, const struct argument *own, struct settings *s, bool *ret_help, struct error *e)
+static int read_flags(int argc, char **argv, const struct argument *own, bool all, struct settings *s, bool *ret_help, struct error *e)
 {
     int r = settings_read_environment(s, e), taken = 1;
     *ret_help = false;
@@ -65,9 +65,25 @@ int arguments_read(int argc, char **argv, const struct argument *own, struct set
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             *ret_help = true;
         } else {
-            r = read_flag(argv + i, own, s, &taken, e);
+            r = read_flag(argv + i, own, all, s, &taken, e);
         }
     }
+    return r;
+}
+
+int arguments_read_all(int argc, char **argv, const struct argument *own, struct settings *s, bool *ret_help, struct error *e)
+{
+    return read_flags(argc, argv, own, true, s, ret_help, e);
+}
+
+int arguments_read_few(int argc, char **argv, const struct argument *own, struct settings *s, bool *ret_help, struct error *e)
+{
+    return read_flags(argc, argv, own, false, s, ret_help, e);
+}
+
+int arguments_read(int argc, char **argv, const struct argument *own, struct settings *s, bool *ret_help, struct error *e)
+{
+    int r = arguments_read_few(argc, argv, own, s, ret_help, e);
     if (r == 0 && !*ret_help && s->model == NULL) {
         r = error_set(e, ERROR_USAGE, "no model given: -m PATH; --help shows examples");
     }

@@ -22,6 +22,12 @@ struct argument {
  * flag). Without --help a model is required; *ret_help: help was asked for. */
 int arguments_read(int argc, char **argv, const struct argument *own, struct settings *s, bool *ret_help, struct error *e);
 
+/* The same without requiring a model. */
+int arguments_read_few(int argc, char **argv, const struct argument *own, struct settings *s, bool *ret_help, struct error *e);
+
+/* The same with every setting of `sluice run`, and no model required. A flag of `own` goes before a setting. */
+int arguments_read_all(int argc, char **argv, const struct argument *own, struct settings *s, bool *ret_help, struct error *e);
+
 struct bind_options arguments_bind(const struct settings *s); /* pointers into s; header-only files are not allowed */
 
 /* Writes s to standard output and empties it. */

@@ -9,6 +9,8 @@
 int command_inspect(int argc, char **argv, const volatile int *cancel);
 int command_check(int argc, char **argv, const volatile int *cancel);
 int command_plan(int argc, char **argv, const volatile int *cancel);
+int command_bench(int argc, char **argv, const volatile int *cancel);
+int command_doctor(int argc, char **argv, const volatile int *cancel);
 int command_convert(int argc, char **argv, const volatile int *cancel);
 int command_synth(int argc, char **argv, const volatile int *cancel);
 

@@ -10,6 +10,7 @@
 #include "common/intmath.h"
 #include "src/base/alloc.h"
 #include "src/base/thread.h"
+#include "src/run/nodes.h"
 
 enum {
     PART_BYTES = 64 << 20,   /* of each thread */
@@ -31,7 +32,9 @@ struct queue {
 struct rates {
     struct pool *pool;
     uint32_t workers, nodes;
-    uint32_t node[TOPOLOGY_MAX_CPUS]; /* [workers] */
+    struct nodes chosen;
+    int cpu[TOPOLOGY_MAX_CPUS];       /* [workers] */
+    uint32_t node[TOPOLOGY_MAX_CPUS]; /* [workers] index */
     struct buffer *part;              /* [workers] */
     struct queue *queue;              /* [workers] */
     uint64_t bytes;
@@ -41,7 +44,7 @@ struct rates {
     /* of the call in progress */
     rates_fn fn;
     void *ctx;
-    uint32_t first, n;
+    int who;
     _Atomic uint32_t arrived;
     _Atomic uint64_t start, end; /* ns: the first start, the last end */
 };
@@ -76,6 +79,20 @@ static int check_cancel(const struct rates *r, struct error *e)
 
 /* ---- all workers at once ---- */
 
+static bool takes_part(const struct rates *r, int who, uint32_t worker)
+{
+    return who == RATES_ALL || (who == RATES_ONE ? worker == 0 : r->node[worker] == (uint32_t)who);
+}
+
+uint32_t rates_count(const struct rates *r, int who)
+{
+    uint32_t n = 0;
+    for (uint32_t w = 0; w < r->workers; w++) {
+        n += takes_part(r, who, w);
+    }
+    return n;
+}
+
 /* One of as many tasks as there are workers: none returns before all have begun, so each worker has one. */
 static void task(void *ctx, uint32_t index, uint32_t worker)
 {
@@ -85,7 +102,7 @@ static void task(void *ctx, uint32_t index, uint32_t worker)
     while (atomic_load_explicit(&r->arrived, memory_order_acquire) < r->workers) {
         sched_yield();
     }
-    if (worker < r->first || worker - r->first >= r->n) {
+    if (!takes_part(r, r->who, worker)) {
         return;
     }
     uint64_t now = clock_now_ns(&r->clock), none = 0;
@@ -96,16 +113,15 @@ static void task(void *ctx, uint32_t index, uint32_t worker)
     }
 }
 
-double rates_time(struct rates *r, uint32_t first, uint32_t n, rates_fn fn, void *ctx)
+double rates_time(struct rates *r, int who, rates_fn fn, void *ctx)
 {
     r->fn = fn;
     r->ctx = ctx;
-    r->first = first;
-    r->n = n;
+    r->who = who;
     atomic_store(&r->arrived, 0);
     atomic_store(&r->start, 0);
     atomic_store(&r->end, 0);
-    if (first == 0 && n == 1) { /* the caller alone; the others go on sleeping */
+    if (who == RATES_ONE) { /* the caller alone; the others go on sleeping */
         uint64_t start = clock_now_ns(&r->clock);
         fn(ctx, 0);
         return clock_seconds_since(&r->clock, start);
@@ -118,7 +134,8 @@ double rates_time(struct rates *r, uint32_t first, uint32_t n, rates_fn fn, void
 
 struct reading {
     struct rates *r;
-    uint32_t first, n, streams;
+    int who;
+    uint32_t streams;
     uint32_t from, count; /* pieces of each part: a sample goes on where the last one stopped */
 };
 
@@ -134,27 +151,30 @@ static void read_pieces(const struct reading *a, uint32_t owner)
 static void read_parts(void *ctx, uint32_t worker)
 {
     const struct reading *a = ctx;
-    for (uint32_t k = 0; k < a->n; k++) {
-        read_pieces(a, a->first + (worker - a->first + k) % a->n);
+    for (uint32_t k = 0; k < a->r->workers; k++) {
+        uint32_t owner = (worker + k) % a->r->workers;
+        if (takes_part(a->r, a->who, owner)) {
+            read_pieces(a, owner);
+        }
     }
 }
 
 /* Bytes per second. */
 static double sample_reading(struct reading *a)
 {
-    for (uint32_t k = 0; k < a->n; k++) {
-        atomic_store(&a->r->queue[a->first + k].next, 0);
+    for (uint32_t w = 0; w < a->r->workers; w++) {
+        atomic_store(&a->r->queue[w].next, 0);
     }
-    double t = rates_time(a->r, a->first, a->n, read_parts, a);
+    double t = rates_time(a->r, a->who, read_parts, a);
     a->from += a->count;
-    return t > 0 ? (double)a->count * PIECE_BYTES * a->n / t : 0;
+    return t > 0 ? (double)a->count * PIECE_BYTES * rates_count(a->r, a->who) / t : 0;
 }
 
-int rates_read(struct rates *r, uint32_t first, uint32_t n, double seconds, struct rate *ret, struct error *e)
+int rates_read(struct rates *r, int who, double seconds, struct rate *ret, struct error *e)
 {
     struct rate best = {0};
-    struct reading a = {.r = r, .first = first, .n = n, .streams = 1, .count = (uint32_t)(r->part[first].bytes / PIECE_BYTES)};
-    double pieces = sample_reading(&a) * sample_seconds / n / PIECE_BYTES;
+    struct reading a = {.r = r, .who = who, .streams = 1, .count = (uint32_t)(r->part[0].bytes / PIECE_BYTES)};
+    double pieces = sample_reading(&a) * sample_seconds / rates_count(r, who) / PIECE_BYTES;
     a.count = pieces < 1 ? 1 : pieces < a.count ? (uint32_t)pieces : a.count;
     uint32_t samples_each = (uint32_t)(seconds / sample_seconds / ARRAY_LEN(stream_counts));
     samples_each = max_u32(SAMPLES_MIN, min_u32(samples_each, RATES_SAMPLES_MAX));
@@ -194,23 +214,23 @@ static void multiply(void *ctx, uint32_t worker)
     }
 }
 
-static double time_multiplying(struct rates *r, struct multiplying *a, uint32_t n)
+static double time_multiplying(struct rates *r, struct multiplying *a, int who)
 {
     atomic_store(&a->next, 0);
-    return rates_time(r, 0, n, multiply, a);
+    return rates_time(r, who, multiply, a);
 }
 
-int rates_compute(struct rates *r, enum peak_kind kind, uint32_t n, double seconds, struct rate *ret, struct error *e)
+int rates_compute(struct rates *r, enum peak_kind kind, int who, double seconds, struct rate *ret, struct error *e)
 {
     if (r->peak.compute[kind] == NULL) {
         *ret = (struct rate){0};
         return 0;
     }
     struct multiplying a = {.r = r, .kind = kind, .rounds = 100, .slices = 1};
-    while (time_multiplying(r, &a, 1) < sample_seconds / SLICES) {
+    while (time_multiplying(r, &a, RATES_ONE) < sample_seconds / SLICES) {
         a.rounds *= 2;
     }
-    a.slices = n * SLICES;
+    a.slices = rates_count(r, who) * SLICES;
     double operations = a.slices * r->peak.compute[kind](1) * (double)a.rounds;
     double samples[RATES_SAMPLES_MAX], spent = 0;
     uint32_t k = 0;
@@ -219,7 +239,7 @@ int rates_compute(struct rates *r, enum peak_kind kind, uint32_t n, double secon
         if (code < 0) {
             return code;
         }
-        double t = time_multiplying(r, &a, n);
+        double t = time_multiplying(r, &a, who);
         samples[k] = t > 0 ? operations / t : 0;
         spent += t;
     }
@@ -229,31 +249,16 @@ int rates_compute(struct rates *r, enum peak_kind kind, uint32_t n, double secon
 
 /* ---- a machine ---- */
 
-void rates_node(const struct rates *r, uint32_t node, uint32_t *ret_first, uint32_t *ret_n)
-{
-    uint32_t first = 0, n = 0;
-    while (first < r->workers && r->node[first] != node) {
-        first++;
-    }
-    while (first + n < r->workers && r->node[first + n] == node) {
-        n++;
-    }
-    *ret_first = first;
-    *ret_n = n;
-}
-
 static int read_memory(struct rates *r, struct machine *m, struct error *e)
 {
     struct rate all, one;
-    int code = rates_read(r, 0, r->workers, 0.4, &all, e);
-    code = code < 0 ? code : rates_read(r, 0, 1, 0.2, &one, e);
+    int code = rates_read(r, RATES_ALL, 0.4, &all, e);
+    code = code < 0 ? code : rates_read(r, RATES_ONE, 0.2, &one, e);
     m->nodes_measured = 0;
     for (uint32_t k = 0; code == 0 && r->nodes > 1 && k < r->nodes && k < MACHINE_NODES; k++) {
         struct rate node;
-        uint32_t first, n;
-        rates_node(r, k, &first, &n);
-        if (n > 0) {
-            code = rates_read(r, first, n, 0.2, &node, e);
+        if (rates_count(r, (int)k) > 0) {
+            code = rates_read(r, (int)k, 0.2, &node, e);
             m->node_read_gb_s[m->nodes_measured++] = code < 0 ? 0 : 1e-9 * node.best;
         }
     }
@@ -278,8 +283,8 @@ int rates_machine(struct rates *r, struct machine *m, struct error *e)
     m->rate_threads = r->workers;
     for (size_t i = 0; code == 0 && i < ARRAY_LEN(peaks); i++) {
         struct rate all = {0}, one = {0};
-        code = rates_compute(r, peaks[i].kind, r->workers, 0.15, &all, e);
-        code = code < 0 ? code : rates_compute(r, peaks[i].kind, 1, 0.1, &one, e);
+        code = rates_compute(r, peaks[i].kind, RATES_ALL, 0.15, &all, e);
+        code = code < 0 ? code : rates_compute(r, peaks[i].kind, RATES_ONE, 0.1, &one, e);
         *peaks[i].all = 1e-9 * all.best;
         *peaks[i].one = 1e-9 * one.best;
     }
@@ -329,12 +334,14 @@ static int create(struct rates *r, const struct rates_options *o, struct error *
     r->cancel = o->cancel;
     r->workers = max_u32(1, min_u32(o->threads, t->cores));
     r->nodes = t->nodes;
-    memcpy(r->node, t->core_node, r->workers * sizeof(*r->node));
+    r->chosen.use = *t;
+    r->chosen.parts = t->nodes;
+    nodes_assign(&r->chosen, r->workers, r->cpu, r->node);
     int code = take_buffer(r, o, e);
-    struct pool_options p = {.workers = r->workers, .cpus = t->core_cpu, .at_once = r->workers};
+    struct pool_options p = {.workers = r->workers, .cpus = r->cpu, .at_once = r->workers};
     code = code < 0 ? code : pool_create(&p, &r->pool, e);
     if (code == 0) {
-        rates_time(r, 0, r->workers, touch, r);
+        rates_time(r, RATES_ALL, touch, r);
     }
     return code;
 }

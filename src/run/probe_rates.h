@@ -26,7 +26,7 @@ struct rates; /* threads pinned to cores, and a buffer far larger than the cache
 
 struct rates_options {
     const struct topology *topology;
-    uint32_t threads;             /* at most the topology's cores are used */
+    uint32_t threads;             /* at most the topology's cores are used, evenly from its nodes as the token loop does */
     enum cpu_isa isa;
     uint64_t memory;              /* most bytes the buffer may take; 0: no limit but what the machine has free */
     struct clock clock;
@@ -46,22 +46,23 @@ void *rates_part(const struct rates *r, uint32_t worker, size_t *ret_bytes);
 
 typedef void (*rates_fn)(void *ctx, uint32_t worker);
 
-/* Calls fn on the workers [first, first + n), all starting together; returns the seconds from start to the last end. */
-double rates_time(struct rates *r, uint32_t first, uint32_t n, rates_fn fn, void *ctx);
+/* Who takes part: all workers, worker 0 alone, or those of the memory node with an index >= 0. */
+enum { RATES_ALL = -1, RATES_ONE = -2 };
+uint32_t rates_count(const struct rates *r, int who);
+
+/* Calls fn on each of them, all starting together; returns the seconds from the start to the last end. */
+double rates_time(struct rates *r, int who, rates_fn fn, void *ctx);
 
 /* The functions below take about `seconds`, at least three samples, and return 0 or ERROR_INTERRUPTED. */
 
-/* Bytes per second that workers [first, first + n) read from their parts, best of several stream counts. */
-int rates_read(struct rates *r, uint32_t first, uint32_t n, double seconds, struct rate *ret, struct error *e);
+/* Bytes per second that they read from their parts, best of several stream counts. */
+int rates_read(struct rates *r, int who, double seconds, struct rate *ret, struct error *e);
 
-/* Operations per second of n workers; all zero where there are no such units. */
-int rates_compute(struct rates *r, enum peak_kind kind, uint32_t n, double seconds, struct rate *ret, struct error *e);
+/* Operations per second; all zero where there are no such units. */
+int rates_compute(struct rates *r, enum peak_kind kind, int who, double seconds, struct rate *ret, struct error *e);
 
 /* Memory and peaks into the facts of a machine; rates of its drive are left alone. About 2 s. */
 int rates_machine(struct rates *r, struct machine *m, struct error *e);
-
-/* Workers of one memory node, which lie together. */
-void rates_node(const struct rates *r, uint32_t node, uint32_t *ret_first, uint32_t *ret_n);
 
 /* Sorts the samples and sums them up. */
 struct rate rate_of(double *samples, uint32_t n);

@@ -64,11 +64,11 @@ static void test_each_worker_once(void **state)
     atomic_int *calls = calloc(n, sizeof(*calls));
     assert_non_null(calls);
     for (int i = 0; i < 100; i++) {
-        assert_true(rates_time(r, 0, n, count, calls) > 0);
+        assert_true(rates_time(r, RATES_ALL, count, calls) > 0);
     }
-    assert_true(rates_time(r, n - 1, 1, count, calls) > 0);
+    assert_true(rates_time(r, RATES_ONE, count, calls) > 0);
     for (uint32_t w = 0; w < n; w++) {
-        assert_int_equal(calls[w], 100 + (w == n - 1));
+        assert_int_equal(calls[w], 100 + (w == 0));
     }
     for (uint32_t w = 0; w < n; w++) { /* parts are of one size, and touched */
         size_t bytes;
@@ -76,12 +76,14 @@ static void test_each_worker_once(void **state)
         assert_int_equal(bytes * n, rates_buffer_bytes(r));
         assert_int_equal(part[bytes - 1], 1);
     }
-    uint32_t first, m;
-    rates_node(r, b->topology.core_node[0], &first, &m);
-    assert_int_equal(first, 0);
-    assert_true(m >= 1);
-    rates_node(r, 77, &first, &m);
-    assert_int_equal(m, 0);
+    assert_int_equal(rates_count(r, RATES_ALL), n);
+    assert_int_equal(rates_count(r, RATES_ONE), 1);
+    assert_int_equal(rates_count(r, 77), 0); /* no such node */
+    uint32_t of_nodes = 0;
+    for (uint32_t k = 0; k < b->topology.nodes; k++) {
+        of_nodes += rates_count(r, (int)k);
+    }
+    assert_int_equal(of_nodes, n);
     free(calls);
     rates_destroy(r);
     free(b);
@@ -96,7 +98,7 @@ static void test_rates_of_a_known_clock(void **state)
     struct error e = {0};
     assert_int_equal(rates_create(&b->options, &r, &e), 0);
     struct rate got;
-    assert_int_equal(rates_read(r, 0, 1, 0.5, &got, &e), 0);
+    assert_int_equal(rates_read(r, RATES_ONE, 0.5, &got, &e), 0);
     /* All of the buffer takes 10 ms, so the 4 ms of a sample are 12 of 32 pieces of 1 MiB; they take 10 ms as well. */
     assert_int_equal(rates_buffer_bytes(r), 32 << 20);
     assert_float_equal(got.best, (12 << 20) / 0.01, 1);
@@ -104,9 +106,9 @@ static void test_rates_of_a_known_clock(void **state)
     assert_true(got.samples >= 3);
 
     double operations = 4 * rates_peak(r)->compute[PEAK_FMA](100); /* a slice of 100 rounds takes 10 ms as well */
-    assert_int_equal(rates_compute(r, PEAK_FMA, 1, 0.1, &got, &e), 0);
+    assert_int_equal(rates_compute(r, PEAK_FMA, RATES_ONE, 0.1, &got, &e), 0);
     assert_float_equal(got.best, operations / 0.01, 1);
-    assert_int_equal(rates_compute(r, PEAK_BF16, 1, 0.1, &got, &e), 0); /* the scalar set has none */
+    assert_int_equal(rates_compute(r, PEAK_BF16, RATES_ONE, 0.1, &got, &e), 0); /* the scalar set has none */
     assert_int_equal(got.samples, 0);
 
     struct machine m = {0};
@@ -116,8 +118,8 @@ static void test_rates_of_a_known_clock(void **state)
     assert_float_equal(m.bf16_gop_s, 0, 0);
 
     atomic_store(&b->cancel, 1);
-    assert_int_equal(rates_read(r, 0, 1, 0.5, &got, &e), ERROR_INTERRUPTED);
-    assert_int_equal(rates_compute(r, PEAK_INT8, 1, 0.1, &got, &e), ERROR_INTERRUPTED);
+    assert_int_equal(rates_read(r, RATES_ONE, 0.5, &got, &e), ERROR_INTERRUPTED);
+    assert_int_equal(rates_compute(r, PEAK_INT8, RATES_ONE, 0.1, &got, &e), ERROR_INTERRUPTED);
     assert_int_equal(rates_machine(r, &m, &e), ERROR_INTERRUPTED);
     rates_destroy(r);
     free(b);

@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Benchmark, reported and not asserted: the tables of docs/performance.md, as markdown, on this machine.
+
+usage: proof.py build/sluice [PART ...] [--dir FOLDER] [--samples N] [--threads N] [--quick]
+
+PART: slice formats rows threads first-token load kernels; default all. Models are written to FOLDER by `sluice synth`, one at a
+time, and deleted. --quick: fewer experts (files below 4 GB) and samples, to see that it runs. Every rate stands beside its
+ceiling measured in the same run. The full set needs 14 GB of disk, 16 GB of memory and about an hour on 2 cores.
+"""
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+# Format, experts of the file, share of the ceiling that decode is meant to reach.
+FORMATS = [("q8_0", 256, 85), ("fp8", 256, 80), ("bf16", 128, 85), ("q6_k", 256, 85), ("q5_k", 256, 85), ("q4_k", 256, 90), ("q3_k", 256, 80),
+           ("q2_k", 256, 80), ("iq4_xs", 256, 85), ("mxfp4", 256, 85), ("iq2_xxs", 256, 60), ("iq1_s", 256, 60)]
+QUOTA = "/sys/fs/cgroup/sluice-proof"
+
+
+def run(*args, **options):
+    return subprocess.run([str(a) for a in args], capture_output=True, text=True, stdin=subprocess.DEVNULL, check=True, **options).stdout
+
+
+class Proof:
+    def __init__(self, a):
+        self.a = a
+        self.threads = ["-t", a.threads] if a.threads else []
+
+    def synth(self, folder, *flags):
+        path = os.path.join(folder, "model.gguf")
+        experts = ["--experts", 32] if self.a.quick and "--experts" not in flags else []
+        if "fp8" in flags: # a format of Hugging Face folders
+            path = os.path.join(folder, "model/")
+        run(self.a.binary, "synth", "--shape", "v3", *flags, *experts, "-o", path)
+        return path
+
+    def bench(self, model, *flags, prefix=()):
+        args = [*prefix, self.a.binary, "bench", "-m", model, "-r", self.a.samples, "--quiet", "--json", *self.threads, *flags]
+        print("    $ sluice " + " ".join(str(x) for x in args[len(prefix) + 1:]), file=sys.stderr, flush=True)
+        return json.loads(run(*args))
+
+    def with_model(self, flags, use):
+        with tempfile.TemporaryDirectory(dir=self.a.dir) as folder:
+            return use(self.synth(folder, *flags))
+
+
+def table(head, rows):
+    print("\n| " + " | ".join(head) + " |\n|" + " --- |" * len(head))
+    for row in rows:
+        print("| " + " | ".join(str(x) for x in row) + " |")
+    sys.stdout.flush()
+
+
+def percent(x):
+    return "-" if x is None else f"{100 * x:.0f} %"
+
+
+def num(x, digits=1):
+    return "-" if x is None else f"{x:.{digits}f}"
+
+
+def spread(r):
+    t = r["tok_s"]
+    return f"{t['median']:.2f} ({t['min']:.2f} to {t['max']:.2f})"
+
+
+def rows_of(results):
+    return [(r["test"], spread(r), num(r["read_gb_s"]), num(r["ceiling_gb_s"]), percent(r["ceiling_share"]), num(r["roof_tok_s"]), percent(r["roof_share"]), r["roof_bound"])
+            for r in results]
+
+
+HEAD = ("test", "tokens/s: median (range)", "GB/s", "ceiling", "share", "roof", "share of roof", "bound by")
+SLICE = ("--dense", 1, "--moe", 2, "--type", "q4_k", "--attn-type", "q8_0")
+ONE = ("--dense", 1, "--moe", 1, "--type", "q4_k", "--attn-type", "q8_0")
+
+
+def part_slice(p):
+    print("\n### V3 slice: 1 dense and 2 MoE layers, Q4_K experts, Q8_0 attention")
+    results = p.with_model(SLICE, lambda m: p.bench(m, "-p", "512" if p.a.quick else "512,2048", "-n", 16 if p.a.quick else 128))
+    print(f"\n{results[0]['machine']}\n\n{results[0]['model']}")
+    table(HEAD, rows_of(results))
+
+
+def part_formats(p):
+    print("\n### Formats: 1 dense and 1 MoE layer in one format")
+    rows = []
+    for name, experts, goal in FORMATS:
+        flags = ("--dense", 1, "--moe", 1, "--type", name, "--attn-type", name, *(() if p.a.quick or experts == 256 else ("--experts", experts)))
+        try:
+            pp, tg = p.with_model(flags, lambda m: p.bench(m, "-p", 512, "-n", 16 if p.a.quick else 64))
+        except subprocess.CalledProcessError as e:
+            rows.append((name, (e.stderr or "failed").strip().split("\n")[-1][:120], "", "", "", "", "", ""))
+            continue
+        rows.append((name, spread(tg), num(tg["read_gb_s"]), num(tg["ceiling_gb_s"]), percent(tg["ceiling_share"]), f"{goal} %", spread(pp), percent(pp["roof_share"])))
+    table(("format", "decode, tokens/s", "GB/s", "ceiling", "share", "wanted", "pp512, tokens/s", "share of roof"), rows)
+
+
+def part_rows(p):
+    print("\n### Several timelines in one step")
+    results = p.with_model(ONE, lambda m: p.bench(m, "-p", 0, "-n", 8 if p.a.quick else 32, "--rows", "1,2,4,8"))
+    one = 1 / results[0]["tok_s"]["median"]
+    table(("timelines", "tokens/s", "time per step against one", "bytes per step against one", "share of roof"),
+          [(r["rows"], spread(r), f"{r['rows'] / r['tok_s']['median'] / one:.2f}", f"{r['rows'] * r['bytes_per_token']['ram'] / results[0]['bytes_per_token']['ram']:.2f}",
+            percent(r["roof_share"])) for r in results])
+
+
+def with_neighbour(use):
+    other = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        return use()
+    finally:
+        other.kill()
+        other.wait()
+
+
+def with_quota(cores, use):
+    """None where control groups cannot be made (no root, version 1)."""
+    try:
+        os.makedirs(QUOTA, exist_ok=True)
+        with open(os.path.join(QUOTA, "cpu.max"), "w", encoding="ascii") as f:
+            f.write(f"{int(cores * 100000)} 100000")
+    except OSError as e:
+        print(f"    quota: {e}", file=sys.stderr)
+        return None
+    try:
+        return use(["sh", "-c", f'echo $$ > {QUOTA}/cgroup.procs && exec "$@"', "sh"])
+    finally:
+        time.sleep(0.2)
+        os.rmdir(QUOTA)
+
+
+def part_threads(p):
+    print("\n### Threads")
+    cores = len(os.sched_getaffinity(0))
+    n = 8 if p.a.quick else 32
+
+    def measure(m):
+        p.threads = []
+        counts = sorted({*[t for t in (1, 2, 4, 8, 16, 32, 64) if t < cores], cores, 2 * cores, 4 * cores})
+        rows = [(f"{r['threads']} threads", spread(r), percent(r["ceiling_share"])) for r in p.bench(m, "-p", 0, "-n", n, "-t", ",".join(map(str, counts)))]
+        fair = [f"fair share {100 * (cores - 0.5) / cores:.0f} %"]
+        busy = with_neighbour(lambda: p.bench(m, "-p", 0, "-n", n))[0]
+        rows.append((f"default, a busy neighbour ({fair[0]})", spread(busy), percent(busy["ceiling_share"])))
+        limited = with_quota(1.5, lambda prefix: p.bench(m, "-p", 0, "-n", n, prefix=prefix))
+        rows.append(("default, quota of 1.5 cores", spread(limited[0]), percent(limited[0]["ceiling_share"])) if limited else ("quota", "not measured", ""))
+        table(("what", "decode, tokens/s", "share of the ceiling"), rows)
+
+    p.with_model(ONE, measure)
+
+
+def part_first_token(p):
+    print("\n### Time to first token: one more prompt token (R24)")
+    most = 40 if p.a.quick else 130
+    results = p.with_model(("--dense", 1, "--moe", 1, "--experts", 32, "--type", "q4_k", "--attn-type", "q8_0"),
+                           lambda m: p.bench(m, "-p", ",".join(map(str, range(1, most + 1))), "-n", 0))
+    best = [(r["prompt_n"], r["prompt_n"] / r["tok_s"]["max"]) for r in results]
+    steps = sorted(((b[1] / a[1], a[0]) for a, b in zip(best, best[1:])), reverse=True)
+    table(("prompt tokens", "seconds, best"), [(n, f"{s:.4f}") for n, s in best if n in (1, 2, 4, 8, 9, 16, 32, 33, 64, 128)])
+    print("\nlargest steps: " + ", ".join(f"{ratio:.2f}x from {n} to {n + 1}" for ratio, n in steps[:4]))
+
+
+def part_load(p):
+    print("\n### Loading")
+
+    def memory_of(pid, key):
+        with open(f"/proc/{pid}/status", encoding="ascii") as f:
+            m = re.search(rf"{key}:\s+(\d+) kB", f.read())
+        return int(m.group(1)) if m else 0
+
+    def measure(m):
+        rows = []
+        for _ in range(p.a.samples):
+            doctor = json.loads(run(p.a.binary, "doctor", "-m", m, "--json"))
+            child = subprocess.Popen([p.a.binary, "run", "-m", m, "--tokens", "1", "-n", "40", "--ignore-eos", "--temp", "0", "-v"], stdout=subprocess.DEVNULL,
+                                     stderr=subprocess.PIPE, text=True)
+            steady = peak = 0
+            while child.poll() is None:
+                steady, peak = memory_of(child.pid, "VmRSS") or steady, memory_of(child.pid, "VmHWM") or peak
+                time.sleep(0.01)
+            found = re.search(r"loaded (\S+ \S+) in .*?([0-9.]+) GB/s", child.stderr.read())
+            drive = doctor["machine"]["nvme_read_gb_s"]
+            rate = float(found.group(2))
+            rows.append((found.group(1), f"{rate:.2f}", f"{drive:.2f}", percent(rate / drive if drive else None), f"{(peak - steady) / 1024:.0f} MiB"))
+        table(("file", "load, GB/s", "drive, GB/s", "share", "peak above steady memory"), rows)
+
+    p.with_model(SLICE, measure)
+
+
+def part_kernels(p):
+    print("\n### Operations alone\n")
+    print("```\n" + run(p.a.binary, "bench", "--kernels", "--quiet", "-r", p.a.samples, *p.threads) + "```")
+
+
+PARTS = {"slice": part_slice, "formats": part_formats, "rows": part_rows, "threads": part_threads, "first-token": part_first_token, "load": part_load, "kernels": part_kernels}
+
+
+def main():
+    ap = argparse.ArgumentParser(usage=__doc__)
+    ap.add_argument("binary", type=os.path.abspath)
+    ap.add_argument("parts", nargs="*", metavar="PART", default=list(PARTS))
+    ap.add_argument("--dir", default=".")
+    ap.add_argument("--samples", type=int, default=3)
+    ap.add_argument("--threads", type=int)
+    ap.add_argument("--quick", action="store_true")
+    a = ap.parse_args()
+    unknown = set(a.parts) - set(PARTS)
+    if unknown:
+        ap.error(f"unknown part {', '.join(sorted(unknown))}")
+    proof = Proof(a)
+    for part in a.parts:
+        PARTS[part](proof)
+
+
+main()

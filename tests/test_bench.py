@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# suite: quick
+"""sluice bench and doctor from outside: fields, refusals, interruption. No figure is judged, only how figures hang together."""
+import csv
+import io
+import json
+import math
+import os
+import signal
+import subprocess
+import tempfile
+import time
+
+import cases
+from cases import DEMO, sluice, sluice_json
+
+KEYS = {"test", "prompt_n", "prompt_s", "decode_n", "decode_s", "prompt_tok_s", "decode_tok_s", "bytes_per_token", "read_gb_s", "ceiling_gb_s",
+        "ceiling_share", "cache", "draft", "steps_down"}
+QUICK = ("-r", "2", "--quiet")
+
+
+def refused(status, part, *args):
+    run = sluice(*args, status=status)
+    assert run.stdout == b"" and part in run.stderr.decode(), (part, run.stderr)
+
+
+def near(a, b):
+    return math.isclose(a, b, rel_tol=1e-6)
+
+
+def test_rows_have_the_agreed_fields():
+    rows = sluice_json("bench", "-m", DEMO, "-p", "32,0", "-n", "16", "--rows", "1,2", "-d", "0,8", *QUICK, "--json")
+    assert [r["test"] for r in rows] == ["pp32", "tg16", "tg16 x2", "pp32 @ 8", "tg16 @ 8", "tg16 x2 @ 8"]
+    for r in rows:
+        assert KEYS <= set(r), KEYS - set(r)
+        assert set(r["bytes_per_token"]) == {"vram", "ram", "nvme"}
+        assert set(r["cache"]) == {"vram", "ram", "nvme"}
+        tokens = r["prompt_n"] or r["decode_n"] * r["rows"]
+        seconds = r["prompt_s"] if r["prompt_n"] else r["decode_s"]
+        speed = r["prompt_tok_s"] if r["prompt_n"] else r["decode_tok_s"]
+        samples = sorted(r["tok_s"]["samples"])
+        assert len(samples) == 2 and near(r["tok_s"]["min"], samples[0]) and near(r["tok_s"]["max"], samples[1])
+        assert near(speed, sum(samples) / 2) and near(speed, r["tok_s"]["median"])
+        assert seconds > 0 and samples[0] <= tokens / seconds <= samples[1]
+        assert near(r["read_gb_s"], r["bytes_per_token"]["ram"] * speed / 1e9)
+        assert near(r["ceiling_share"], r["read_gb_s"] / r["ceiling_gb_s"])
+        assert near(r["roof_share"], speed / r["roof_tok_s"])
+        assert r["ceiling"]["samples"] == 3 and r["ceiling"]["worst_gb_s"] <= r["ceiling"]["best_gb_s"]
+        assert r["cold"] is (r["bytes_per_token"]["nvme"] >= 1) and 0 < r["resident_share"] <= 1
+        assert all(set(s) == {"what", "why"} for s in r["steps_down"])
+    one = next(r for r in rows if r["test"] == "tg16")
+    two = next(r for r in rows if r["test"] == "tg16 x2")
+    assert one["window"] == 4 and one["first_tok_s"] > 0 and one["last_tok_s"] > 0
+    # two timelines share the dense weights, and experts that both chose
+    assert one["bytes_per_token"]["ram"] > two["bytes_per_token"]["ram"] > one["bytes_per_token"]["ram"] / 2
+
+
+def test_bytes_are_those_of_the_plan():
+    plan = sluice_json("plan", "-m", DEMO, "--json")["bytes_per_token"]
+    row = sluice_json("bench", "-m", DEMO, "-p", "0", "-n", "2", "-r", "1", "--quiet", "--json")[0]
+    latents = 2 * sluice_json("plan", "-m", DEMO, "--json")["kv_bytes_per_token"]
+    assert abs(row["bytes_per_token"]["ram"] - latents - plan) < 0.01 * plan, (row["bytes_per_token"], plan)
+
+
+def test_table_and_csv():
+    text = sluice("bench", "-m", DEMO, "-p", "16", "-n", "8", *QUICK).stdout.decode()
+    assert text.startswith("machine: ") and "\nmodel:   deepseek_v3, 6 layers" in text
+    lines = [x for x in text.split("\n") if x.startswith("|")]
+    assert len({len(x) for x in lines}) == 1 and len(lines) == 4, lines
+    assert "pp16" in lines[2] and "tg8" in lines[3]
+    table = list(csv.DictReader(io.StringIO(sluice("bench", "-m", DEMO, "-p", "16", "-n", "8", "-t", "1,2", *QUICK, "--csv").stdout.decode())))
+    assert [(r["test"], r["threads"]) for r in table] == [("pp16", "1"), ("tg8", "1"), ("pp16", "2"), ("tg8", "2")]
+    assert all(float(r["tok_s"]) > 0 and r["machine"] and r["model"] for r in table)
+
+
+def test_kernels():
+    rows = sluice_json("bench", "--kernels", "--type", "q8_0,bf16", "-r", "1", "--quiet", "--json")
+    for op, kind in (("matvec", "q8_0"), ("matvec", "bf16"), ("bulk", "q8_0"), ("dequantise", "bf16"), ("attention", "f16"), ("quantise", "32")):
+        found = [r for r in rows if r["op"] == op and r["type"] == kind]
+        assert found, (op, kind)
+        assert all(r["isa"] in ("scalar", "avx2", "avx512") and r["gb_s"] > 0 for r in found)
+    assert not [r for r in rows if r["type"] == "q4_k"]
+    assert {r["n"] for r in rows if r["op"] == "matvec"} == {1, 2, 4, 8}
+    memory = [r for r in rows if r["from"] == "memory"]
+    assert memory and all(r["ceiling_share"] > 0 for r in memory)
+
+
+def test_wrong_usage():
+    refused(2, "no model given", "bench")
+    refused(2, "-p 1,x", "bench", "-m", DEMO, "-p", "1,x")
+    refused(2, "-r 0", "bench", "-m", DEMO, "-r", "0")
+    refused(2, "--rows", "bench", "-m", DEMO, "--rows", "0")
+    refused(2, "nothing to do", "bench", "-m", DEMO, "-p", "0", "-n", "0")
+    refused(2, "-c 8", "bench", "-m", DEMO, "-p", "32", "-c", "8")
+    refused(2, "--json and --csv", "bench", "-m", DEMO, "--json", "--csv")
+    refused(2, "--kernels", "bench", "-m", DEMO, "--type", "q4_k")
+    refused(2, "q9_9", "bench", "--kernels", "--type", "q9_9")
+    refused(2, "--isa", "bench", "--kernels", "--isa", "avx1024")
+    refused(2, "needs no model", "bench", "--kernels", "-m", DEMO)
+    refused(2, "--machine", "bench", "-m", DEMO, "--machine", "x.json")
+    refused(2, "--frobnicate", "bench", "--frobnicate")
+    refused(3, "does not fit", "bench", "-m", DEMO, "--ram", "1M")
+    refused(1, "/nonexistent", "bench", "-m", "/nonexistent")
+    refused(2, "--frobnicate", "doctor", "--frobnicate")
+
+
+def test_interrupted_in_every_phase():
+    for args in (["bench", "-m", DEMO, "-n", "100000"], ["bench", "-m", DEMO, "-p", "100000", "-n", "0", "-c", "100000"], ["bench", "--kernels"]):
+        for delay in (0.05, 0.5, 2.0):
+            p = subprocess.Popen([cases.BINARY, *args, "-r", "20"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            time.sleep(delay)
+            p.send_signal(signal.SIGINT)
+            try:
+                out, err = p.communicate(timeout=20)
+            except subprocess.TimeoutExpired:
+                p.kill()
+                raise
+            if p.returncode == 2 and b"made for" in err:
+                continue  # the model's positions are fewer
+            assert p.returncode == 130, (args, delay, p.returncode, err[-300:])
+            assert out == b""
+
+
+def test_doctor():
+    found = sluice_json("doctor", "-m", DEMO, "--no-rates", "--json")
+    topics = {f["topic"] for f in found["findings"]}
+    assert {"processor", "kernels", "threads", "memory", "node", "huge pages", "io_uring", "gpu", "blas", "drive", "O_DIRECT"} <= topics, topics
+    assert found["problems"] == 0 and all(f["level"] in ("ok", "note") for f in found["findings"])
+    assert found["machine"]["cores"] >= 1 and found["machine"]["ram_read_gb_s"] == 0
+    text = sluice("doctor", "--no-rates").stdout.decode()
+    assert all(x.startswith(("ok ", "note ", "problem ", " ")) for x in text.strip("\n").split("\n"))
+    run = sluice("doctor", "-m", "/nonexistent", "--no-rates", status=1)
+    assert b"problem  model" in run.stdout and b"/nonexistent" in run.stdout
+
+
+def test_recorded_machine_predicts_speed():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "machine.json")
+        recorded = sluice("plan", "--record").stdout
+        machine = json.loads(recorded)
+        assert machine["ram_read_gb_s"] > 0 and machine["int8_gop_s"] > 0 and machine["fma_gop_s"] > 0 and machine["rate_threads"] >= 1
+        with open(path, "wb") as f:
+            f.write(recorded)
+        plan = sluice_json("plan", "-m", DEMO, "--machine", path, "--json")
+        assert near(plan["decode_tok_s"], float(f"{machine['ram_read_gb_s'] * 1e9 / plan['bytes_per_token']:.6g}"))
+        assert plan["prefill_tok_s"] > 0
+
+
+if __name__ == "__main__":
+    cases.main(globals())
