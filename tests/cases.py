@@ -24,14 +24,20 @@ class Skip(Exception):
     """Raised by a case that cannot run here; the text says why."""
 
 
-def sluice(*args, status=0, stdin=None, env=None, timeout=120, prefix=()):
-    """Runs the program; stdout and stderr are bytes. An exit status other than `status` fails the case (None: any)."""
-    run = subprocess.run([*prefix, BINARY, *map(str, args)], input=stdin, capture_output=True, timeout=timeout,
-                         stdin=subprocess.DEVNULL if stdin is None else None, env={**os.environ, **(env or {})})
-    if status is not None and run.returncode != status:
-        raise AssertionError(f"sluice {' '.join(map(str, args))}: exit {run.returncode}, expected {status}\n"
-                             f"{run.stderr.decode(errors='replace')[-2000:]}")
-    return run
+def run(command, status=0, stdin=None, env=None, timeout=120):
+    """Runs a command; stdout and stderr are bytes. An exit status other than `status` fails the case (None: any)."""
+    command = list(map(str, command))
+    done = subprocess.run(command, input=stdin, capture_output=True, timeout=timeout,
+                          stdin=subprocess.DEVNULL if stdin is None else None, env={**os.environ, **(env or {})})
+    if status is not None and done.returncode != status:
+        raise AssertionError(f"{' '.join(command)}: exit {done.returncode}, expected {status}\n"
+                             f"{done.stderr.decode(errors='replace')[-2000:]}")
+    return done
+
+
+def sluice(*args, prefix=(), **options):
+    """Runs the program, behind `prefix`; options as of run."""
+    return run([*prefix, BINARY, *args], **options)
 
 
 def sluice_json(*args, **options):

@@ -13,8 +13,8 @@ import cases
 from vm import vm
 
 MODEL = "/models/demo"
-TOKENS = "0,2563,339,1107,88,1202,413,77,1500,9"
-RUN = f"sluice run -m %s --tokens {TOKENS} -n 6 --temp 0 --json"
+TOKENS = "0,2563,339,1107,88"
+RUN = f"sluice run -m %s --tokens {TOKENS} -n 4 --temp 0 --json"
 SCORE = f"sluice score -m %s --tokens {TOKENS} -ub 8 --dump %s"
 SECTORS = "set -- $(cat /sys/block/nvme0n1/stat); echo sectors $3"
 COMMANDS = {
@@ -55,7 +55,7 @@ def test_kernel_has_two_nodes():
 def test_same_tokens_inside_as_outside():
     inside = json.loads(output("tokens"))
     outside = cases.sluice_json(*(RUN % cases.DEMO).split()[1:])
-    assert inside["tokens"] == outside["tokens"] and len(inside["tokens"]) == 6
+    assert inside["tokens"] == outside["tokens"] and len(inside["tokens"]) == 4
 
 
 def test_same_bits_inside_as_outside():

@@ -160,7 +160,7 @@ class Guest:
         size = int(subprocess.run(["du", "-sm", self.tree], capture_output=True, check=True).stdout.split()[0])
         subprocess.run([which("mkfs.ext4"), "-q", "-F", "-d", self.tree, path, f"{size * 5 // 4 + 64}M"], check=True, capture_output=True)
 
-    def boot(self, commands, nodes=(384, 384), cpus=1, seconds=150, each=60):
+    def boot(self, commands, nodes=(384, 384), cpus=1, seconds=900, each=300):
         """Runs the commands, a dict of names and shell text, in their order; a dict of names and Output.
         `nodes`: MiB of each; `cpus`: of each node; `seconds`: limit of all, `each`: of one command."""
         path = {name: os.path.join(self.folder.name, name) for name in ("disk", "results", "console")}
