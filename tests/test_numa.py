@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# suite: quick
+# suite: full
 """Memory nodes, threads and huge pages on this machine: what is asked for, refused, found; never another output.
 Two nodes: tests/test_vm.py."""
 import contextlib

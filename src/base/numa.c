@@ -24,10 +24,13 @@ static bool affinity_allows(const cpu_set_t *set, unsigned cpu) { return cpu < C
 static void read_nodes(struct topology *t)
 {
     t->nodes_errno = get_mempolicy(NULL, NULL, 0, NULL, 0) == 0 ? 0 : errno;
-    struct bitmask *allowed = t->nodes_errno == 0 && numa_available() >= 0 ? numa_get_mems_allowed() : NULL;
-    for (int n = 0; allowed != NULL && n <= numa_max_node() && t->nodes < TOPOLOGY_MAX_NODES; n++) {
+    /* The cpuset's nodes, and of these what numactl --membind left: a policy that this process inherited. */
+    bool known = t->nodes_errno == 0 && numa_available() >= 0;
+    struct bitmask *allowed = known ? numa_get_mems_allowed() : NULL, *bound = known ? numa_get_membind() : NULL;
+    for (int n = 0; allowed != NULL && bound != NULL && n <= numa_max_node() && t->nodes < TOPOLOGY_MAX_NODES; n++) {
         long long free_bytes = 0;
-        long long total = numa_bitmask_isbitset(allowed, (unsigned)n) ? numa_node_size64(n, &free_bytes) : 0;
+        bool usable = numa_bitmask_isbitset(allowed, (unsigned)n) && numa_bitmask_isbitset(bound, (unsigned)n);
+        long long total = usable ? numa_node_size64(n, &free_bytes) : 0;
         if (total <= 0) {
             continue; /* not allowed, or a node of processors only */
         }
@@ -38,6 +41,9 @@ static void read_nodes(struct topology *t)
     }
     if (allowed != NULL) {
         numa_bitmask_free(allowed);
+    }
+    if (bound != NULL) {
+        numa_bitmask_free(bound);
     }
     if (t->nodes == 0) { /* a kernel without NUMA: all memory is node 0 */
         uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);

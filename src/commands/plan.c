@@ -14,6 +14,7 @@
 #include "src/model/bind.h"
 #include "src/model/tokenizer.h"
 #include "src/place/report.h"
+#include "src/run/nodes.h"
 #include "src/run/probe.h"
 #include "src/tier/plan_input.h"
 
@@ -62,10 +63,30 @@ static int parse(int argc, char **argv, struct options *o, struct error *e)
     return r;
 }
 
-static int read_machine(const struct settings *s, struct machine *ret, struct error *e)
+static int probe_this(const struct settings *s, struct machine *ret, struct nodes *ret_nodes, struct error *e)
+{
+    struct topology t;
+    int r = topology_read(&t, e);
+    r = r < 0 ? r : nodes_choose(&t, s->numa, ret_nodes, e);
+    return r < 0 ? r : probe_machine(&(struct probe_options){.topology = &ret_nodes->use}, ret, e);
+}
+
+/* A recorded machine has all its nodes. */
+static int choose_recorded(const struct settings *s, const struct machine *m, struct nodes *ret, struct error *e)
+{
+    bool automatic = strcmp(s->numa, "auto") == 0 || strcmp(s->numa, "numactl") == 0, off = strcmp(s->numa, "off") == 0;
+    if (!automatic && !off && strcmp(s->numa, "on") != 0 && strcmp(s->numa, "distribute") != 0) {
+        return error_set(e, ERROR_USAGE, "--numa %s: a recorded machine is planned as a whole; it takes auto, on or off", s->numa);
+    }
+    *ret = (struct nodes){.parts = off || m->nodes > WEIGHT_NODES_MAX ? 1 : max_u32(m->nodes, 1), .may_fall_back = automatic};
+    ret->bind = ret->parts > 1;
+    return 0;
+}
+
+static int read_machine(const struct settings *s, struct machine *ret, struct nodes *ret_nodes, struct error *e)
 {
     if (s->machine == NULL) {
-        return probe_machine(NULL, ret, e);
+        return probe_this(s, ret, ret_nodes, e);
     }
     char *text;
     size_t len;
@@ -75,7 +96,7 @@ static int read_machine(const struct settings *s, struct machine *ret, struct er
     }
     r = machine_from_json(text, len, s->machine, ret, e);
     free(text);
-    return r;
+    return r < 0 ? r : choose_recorded(s, ret, ret_nodes, e);
 }
 
 /* 0 bytes where there is no tokenizer; one that cannot be read is told, the plan goes on. */
@@ -126,23 +147,38 @@ static uint32_t choose_threads(const struct options *o, const struct machine *m,
     return threads;
 }
 
+/* As the engine plans: an automatic choice of nodes that cannot hold their shares is given up, which is told. */
+static int plan_on_nodes(const struct options *o, const struct weights *w, struct plan_input *in, struct nodes *n, struct plan *ret, struct error *e)
+{
+    struct plan_input spread;
+    plan_input_init(&spread, w, &o->settings, n->parts);
+    spread.machine = in->machine;
+    spread.threads = in->threads;
+    spread.tokenizer_bytes = in->tokenizer_bytes;
+    spread.nodes = n->bind ? n->parts : 0;
+    int r = plan_make(&spread, ret, e);
+    if (r == ERROR_DOES_NOT_FIT && ret->node_short && n->may_fall_back) {
+        fprintf(stderr, "sluice plan: the system places the weights: %s\n", e->text);
+        nodes_join(n);
+        return plan_on_nodes(o, w, in, n, ret, e);
+    }
+    return r;
+}
+
 static int plan_model(const struct options *o, const struct weights *w, struct error *e)
 {
     struct machine m;
-    struct plan_input in;
+    struct nodes nodes;
     struct plan p;
     struct str out = {0};
     uint64_t tokenizer = 0;
-    int r = read_machine(&o->settings, &m, e);
+    int r = read_machine(&o->settings, &m, &nodes, e);
     r = r < 0 ? r : tokenizer_size(&o->settings, &tokenizer, e);
     if (r < 0) {
         return r;
     }
-    plan_input_init(&in, w, &o->settings, 1);
-    in.machine = &m;
-    in.threads = choose_threads(o, &m, &out);
-    in.tokenizer_bytes = tokenizer;
-    int verdict = plan_make(&in, &p, e);
+    struct plan_input in = {.machine = &m, .threads = choose_threads(o, &m, &out), .tokenizer_bytes = tokenizer};
+    int verdict = plan_on_nodes(o, w, &in, &nodes, &p, e);
     if (verdict < 0 && verdict != ERROR_DOES_NOT_FIT) { /* a setting is wrong: there is no plan */
         str_deinit(&out);
         return verdict;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/intmath.h"
 #include "src/base/json_text.h"
 
 /* `key` is the name in recorded machines, `name` the one for people. */
@@ -21,7 +22,7 @@ static const struct {
     [LIMIT_SETTING] = {"setting", "--ram"},
 };
 
-enum field_kind { FIELD_TEXT, FIELD_COUNT, FIELD_REAL, FIELD_SIZE, FIELD_NODES };
+enum field_kind { FIELD_TEXT, FIELD_COUNT, FIELD_REAL, FIELD_SIZE, FIELD_NODES, FIELD_NODE_SIZES };
 
 static const struct field {
     const char *key;
@@ -32,6 +33,7 @@ static const struct field {
     {"cores", FIELD_COUNT, offsetof(struct machine, cores)},
     {"nodes", FIELD_COUNT, offsetof(struct machine, nodes)},
     {"cgroup_cpus", FIELD_REAL, offsetof(struct machine, cgroup_cpus)},
+    {"node_available", FIELD_NODE_SIZES, 0},
     {"memory_total", FIELD_SIZE, offsetof(struct machine, memory_total)},
     {"rate_threads", FIELD_COUNT, offsetof(struct machine, rate_threads)},
     {"ram_read_gb_s", FIELD_REAL, offsetof(struct machine, ram_read_gb_s)},
@@ -77,6 +79,17 @@ static int read_nodes(const json_t *v, const char *where, struct machine *m, str
     return good ? 0 : error_set(e, ERROR_FORMAT, "%s: field \"node_read_gb_s\" has to be a list of at most %d numbers, 0 or more", where, MACHINE_NODES);
 }
 
+/* Nodes of a recorded machine are numbered from 0. */
+static int read_node_sizes(const json_t *v, const char *where, struct machine *m, struct error *e)
+{
+    bool good = json_is_array(v) && json_array_size(v) <= WEIGHT_NODES_MAX;
+    for (uint32_t i = 0; good && i < json_array_size(v); i++) {
+        m->node_number[i] = (int)i;
+        good = read_size(json_array_get(v, i), &m->node_available[i]);
+    }
+    return good ? 0 : error_set(e, ERROR_FORMAT, "%s: field \"node_available\" has to be a list of at most %d sizes, as numbers or as text like \"64G\"", where, WEIGHT_NODES_MAX);
+}
+
 static int read_field(const struct field *f, const json_t *v, const char *where, struct machine *m, struct error *e)
 {
     void *at = (char *)m + f->offset;
@@ -101,6 +114,8 @@ static int read_field(const struct field *f, const json_t *v, const char *where,
         return error_set(e, ERROR_FORMAT, "%s: field \"%s\" has to be a number, 0 or more (0: unknown)", where, f->key);
     case FIELD_NODES:
         return read_nodes(v, where, m, e);
+    case FIELD_NODE_SIZES:
+        return read_node_sizes(v, where, m, e);
     case FIELD_SIZE:
         break;
     }
@@ -207,7 +222,13 @@ void machine_to_json(const struct machine *m, struct str *out)
     for (uint32_t i = 0; i < m->nodes_measured; i++) {
         str_printf(out, "%s%.17g", i == 0 ? ", \"node_read_gb_s\": [" : ", ", m->node_read_gb_s[i]);
     }
-    str_puts(out, m->nodes_measured > 0 ? "]}" : "}");
+    str_puts(out, m->nodes_measured > 0 ? "]" : "");
+    uint32_t known = 0;
+    while (known < min_u32(m->nodes, WEIGHT_NODES_MAX) && m->node_available[known] > 0) {
+        str_printf(out, "%s%llu", known == 0 ? ", \"node_available\": [" : ", ", (unsigned long long)m->node_available[known]);
+        known++;
+    }
+    str_puts(out, known > 0 ? "]}" : "}");
 }
 
 uint64_t machine_memory(const struct machine *m, enum memory_limit *ret_which)

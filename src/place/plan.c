@@ -166,17 +166,18 @@ static void predict(const struct plan_input *in, struct plan *p)
     p->prefill_tok_s = chunk.seconds > 0 ? in->ubatch / chunk.seconds : 0;
 }
 
-/* Nodes are bound strictly: what one lacks the others do not give. The kernel keeps a little of each for itself. */
-static int check_nodes(const struct plan_input *in, struct plan *p, struct error *e)
+/* Several nodes are bound strictly: what one lacks the others do not give. The rest of the memory comes evenly from where threads run. */
+static int check_nodes(struct plan *p, struct error *e)
 {
-    for (uint32_t k = 0; k < in->nodes; k++) {
-        uint64_t available = in->machine->node_available[k], usable = available - available / 64;
-        if (available > 0 && in->node_bytes[k] > usable) {
-            char share[24], there[24];
+    uint64_t rest = p->nodes == 0 ? 0 : (p->total - p->bytes[PURPOSE_RESIDENT] - p->bytes[PURPOSE_EXPERTS]) / p->nodes;
+    for (uint32_t k = 0; p->nodes > 1 && k < p->nodes; k++) { /* one alone is a limit of the machine */
+        const struct plan_node *n = &p->node[k];
+        if (n->available > 0 && plus(n->weights, rest) > n->available) {
+            char share[24], more[24], there[24];
             p->fits = false;
             p->node_short = true;
-            return error_set(e, ERROR_DOES_NOT_FIT, "does not fit: node %d would hold %s of the weights and can take %s; free memory there, name other nodes (--numa) "
-                             "or let the system place them (--numa off)", in->machine->node_number[k], format_bytes(share, in->node_bytes[k]), format_bytes(there, usable));
+            return error_set(e, ERROR_DOES_NOT_FIT, "does not fit: node %d would hold %s of the weights and %s of the rest, and has %s; free memory there, name other nodes "
+                             "(--numa) or let the system place them (--numa off)", n->number, format_bytes(share, n->weights), format_bytes(more, rest), format_bytes(there, n->available));
         }
     }
     return 0;
@@ -218,6 +219,10 @@ int plan_make(const struct plan_input *in, struct plan *ret, struct error *e)
     p.kv_token_bytes = times(shape_all_layers(s), kv_row_bytes(in->kv, s->kv_lora, s->rope));
     p.kv_page_bytes = times(p.kv_token_bytes, KV_PAGE);
     p.expert_slots = count_experts(s);
+    p.nodes = in->nodes;
+    for (uint32_t k = 0; k < p.nodes; k++) {
+        p.node[k] = (struct plan_node){m.node_number[k], in->node_bytes[k], m.node_available[k]};
+    }
     p.token_bytes = bytes_per_token(in, p.expert_slots);
     predict(in, &p);
     p.needed = total_at(in, &p, min_u32(KV_PAGE, s->max_positions));
@@ -233,7 +238,7 @@ int plan_make(const struct plan_input *in, struct plan *ret, struct error *e)
     if (p.context > s->max_positions) {
         r = refuse_context(in, &p, e);
     } else if ((r = check_expert_ram(in, &p, e)) == 0 && p.fits) {
-        r = check_nodes(in, &p, e);
+        r = check_nodes(&p, e);
     } else if (r == 0) {
         r = refuse_total(in, &p, e);
         if (p.binding == LIMIT_ADDRESS_SPACE && in->ubatch > OPS_MAX_ROWS && e != NULL) {

@@ -58,6 +58,11 @@ struct plan {
     uint64_t kv_page_bytes;     /* one page, all layers */
     uint64_t kv_token_bytes;    /* one position, all layers */
     uint64_t expert_slots;      /* RAM slots */
+    uint32_t nodes;             /* memory nodes that weights are bound to; 0: none */
+    struct plan_node {
+        int number;
+        uint64_t weights, available; /* bytes; available 0: unknown */
+    } node[WEIGHT_NODES_MAX];   /* [nodes] */
     uint64_t token_bytes;       /* weights read per decoded token */
     double decode_tok_s, prefill_tok_s; /* at best, 0: unknown (no measured rate) */
     char binding_text[160];     /* what bounds speed, one line */

@@ -28,6 +28,10 @@ void report_text(const struct plan *p, const struct shape *s, struct str *out)
     }
     line_bytes(out, "total", p->total);
     str_printf(out, "  %-18s %12s  (%s)\n\n", "limit", format_bytes(a, p->limit), memory_limit_name(p->binding));
+    for (uint32_t k = 0; k < p->nodes; k++) {
+        str_printf(out, "node %-13d %s of weights", p->node[k].number, format_bytes(a, p->node[k].weights));
+        str_printf(out, p->node[k].available > 0 ? ", %s available\n" : "\n", format_bytes(b, p->node[k].available));
+    }
     str_printf(out, "context            %u positions, %s per position; largest that fits: %u\n", p->context,
                format_bytes(a, p->kv_token_bytes), p->context_max);
     str_printf(out, "weights per token  %s\n", format_bytes(b, p->token_bytes));
@@ -63,7 +67,12 @@ void report_json(const struct plan *p, const struct shape *s, struct str *out)
     json_tier(out, "nvme", 0, 0, NULL);
     str_puts(out, ",\n");
     json_tier(out, "vram0", 0, 0, NULL);
-    str_printf(out, "\n  },\n  \"fits\": %s,\n  \"needed\": %llu,\n  \"limit_name\": \"%s\",\n", p->fits ? "true" : "false",
+    str_puts(out, "\n  },\n  \"nodes\": [");
+    for (uint32_t k = 0; k < p->nodes; k++) {
+        str_printf(out, "%s{\"node\": %d, \"weights\": %llu, \"available\": %llu}", k == 0 ? "" : ", ", p->node[k].number,
+                   (unsigned long long)p->node[k].weights, (unsigned long long)p->node[k].available);
+    }
+    str_printf(out, "],\n  \"fits\": %s,\n  \"needed\": %llu,\n  \"limit_name\": \"%s\",\n", p->fits ? "true" : "false",
                (unsigned long long)p->needed, memory_limit_name(p->binding));
     str_printf(out, "  \"context\": %u,\n  \"context_max\": %u,\n  \"kv_bytes_per_token\": %llu,\n  \"bytes_per_token\": %llu,\n",
                p->context, p->context_max, (unsigned long long)p->kv_token_bytes, (unsigned long long)p->token_bytes);

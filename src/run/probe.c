@@ -79,6 +79,19 @@ static int read_memory(const char *root, struct machine *m, struct error *e)
     return 0;
 }
 
+/* What the kernel keeps of a node, which allocations bound to it cannot have: its zones' low watermarks. */
+static uint64_t node_reserve(const char *zoneinfo, int node)
+{
+    uint64_t pages = 0;
+    unsigned long long low;
+    int current = -1;
+    for (const char *line = zoneinfo; line != NULL && *line != '\0'; line = strchr(line, '\n'), line += line != NULL) {
+        sscanf(line, "Node %d, zone", &current);
+        pages += current == node && sscanf(line, " low %llu", &low) == 1 ? low : 0;
+    }
+    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
 /* Free and reclaimable memory of one node. */
 static uint64_t node_available(const char *root, int node)
 {
@@ -129,14 +142,17 @@ static uint32_t count_nodes(const char *root)
 static void read_nodes(const char *root, const struct topology *t, struct machine *m)
 {
     uint64_t sum = 0;
+    char *zoneinfo = probe_read(root, "/proc/zoneinfo");
     for (uint32_t i = 0; i < t->nodes; i++) {
-        uint64_t available = node_available(root, t->node_os[i]);
+        uint64_t available = node_available(root, t->node_os[i]), reserve = node_reserve(zoneinfo, t->node_os[i]);
+        available -= min_u64(available, reserve);
         sum += available;
         if (i < WEIGHT_NODES_MAX) {
             m->node_number[i] = t->node_os[i];
             m->node_available[i] = available;
         }
     }
+    free(zoneinfo);
     if (count_nodes(root) > t->nodes) {
         m->limit[LIMIT_NUMA] = max_u64(sum, 1);
     }

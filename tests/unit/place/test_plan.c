@@ -87,6 +87,53 @@ static void test_context_that_fits(void **state)
     assert_int_equal(plan_make(&in, &p, &e), 0);
 }
 
+/* Halves of the weights on nodes of different size. */
+static void test_nodes_hold_their_shares(void **state)
+{
+    (void)state;
+    struct shape s = v3_shape();
+    struct machine m = machine_with(UINT64_C(1) << 40);
+    struct plan_input in = v3_input(&s, &m);
+    struct plan p;
+    struct error e = {0};
+    uint64_t half = (in.resident_bytes + in.expert_bytes) / 2, gib = UINT64_C(1) << 30;
+    in.nodes = m.nodes = 2;
+    in.node_bytes[0] = in.node_bytes[1] = half;
+    m.node_number[0] = 1;
+    m.node_number[1] = 3;
+    assert_int_equal(plan_make(&in, &p, &e), 0); /* unknown sizes do not refuse */
+    assert_true(p.nodes == 2 && p.node[1].number == 3 && p.node[1].weights == half && !p.node_short);
+    m.node_available[0] = half + 20 * gib;
+    m.node_available[1] = half - gib;
+    assert_int_equal(plan_make(&in, &p, &e), ERROR_DOES_NOT_FIT);
+    assert_true(!p.fits && p.node_short);
+    assert_non_null(strstr(e.text, "node 3 would hold"));
+    assert_non_null(strstr(e.text, "--numa off"));
+    in.nodes = 0;
+    assert_int_equal(plan_make(&in, &p, &e), 0);
+    in.nodes = 2;
+    m.node_available[1] = half + 20 * gib;
+    assert_int_equal(plan_make(&in, &p, &e), 0);
+    struct str text = {0};
+    report_text(&p, &s, &text);
+    assert_non_null(strstr(text.data, "node 3 "));
+    text.len = 0;
+    report_json(&p, &s, &text);
+    json_t *root = json_loads(text.data, 0, NULL);
+    assert_non_null(root);
+    json_t *node = json_array_get(json_object_get(root, "nodes"), 1);
+    assert_int_equal(json_integer_value(json_object_get(node, "weights")), half);
+    json_decref(root);
+    text.len = 0;
+    machine_to_json(&m, &text); /* and back, numbered from 0 */
+    assert_int_equal(machine_from_json(text.data, text.len, "machine", &m, &e), 0);
+    assert_true(m.node_available[1] == half + 20 * gib && m.node_number[1] == 1);
+    str_deinit(&text);
+    m.limit[LIMIT_AVAILABLE] = gib; /* too small as a whole: nodes are not the reason */
+    assert_int_equal(plan_make(&in, &p, &e), ERROR_DOES_NOT_FIT);
+    assert_false(p.node_short);
+}
+
 static void test_refusals_name_numbers(void **state)
 {
     (void)state;
@@ -238,7 +285,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_numbers_of_the_specification), cmocka_unit_test(test_context_that_fits),
-        cmocka_unit_test(test_refusals_name_numbers),        cmocka_unit_test(test_extremes),
+        cmocka_unit_test(test_nodes_hold_their_shares), cmocka_unit_test(test_refusals_name_numbers),        cmocka_unit_test(test_extremes),
         cmocka_unit_test(test_recorded_machines),            cmocka_unit_test(test_machine_round_trip),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

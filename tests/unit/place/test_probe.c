@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -174,10 +175,22 @@ static void test_nodes(void **state)
         "Node 0 MemTotal: 16777216 kB\nNode 0 MemFree: 1048576 kB\nNode 0 Active(file): 2097152 kB\nNode 0 Inactive(file): 1048576 kB\n");
     put(t, "/sys/devices/system/node/node1/meminfo", "Node 1 MemTotal: 16777216 kB\nNode 1 MemFree: 9437184 kB\n");
     put(t, "/sys/devices/system/node/node2/meminfo", "Node 2 MemTotal: 0 kB\n");
-    struct machine m = probe(t, 8, 2);
+    struct topology topology = {.cores = 8, .nodes = 2, .node_os = {0, 1}};
+    struct probe_options o = {.root = t->root, .topology = &topology};
+    struct machine m;
+    struct error e = {0};
+    assert_int_equal(probe_machine(&o, &m, &e), 0);
+    assert_int_equal(m.node_available[0], 4 * gib);
+    assert_int_equal(m.node_available[1], 9 * gib);
+    assert_int_equal(m.node_number[1], 1);
     assert_int_equal(m.limit[LIMIT_NUMA], 0); /* all nodes with memory are allowed */
     m = probe(t, 8, 1);
     assert_binds(&m, LIMIT_NUMA, 4 * gib);
+    put(t, "/proc/zoneinfo", "Node 0, zone      DMA\n  pages free     2816\n        min      68\n        low      100\n        high     102\n"
+                             "Node 0, zone   Normal\n  pages free     99\n        low      156\nNode 1, zone   Normal\n        low      512\n");
+    assert_int_equal(probe_machine(&o, &m, &e), 0);
+    assert_int_equal(m.node_available[0], 4 * gib - 256 * (uint64_t)sysconf(_SC_PAGESIZE));
+    assert_int_equal(m.node_available[1], 9 * gib - 512 * (uint64_t)sysconf(_SC_PAGESIZE));
 }
 
 static void test_nothing_readable(void **state)
