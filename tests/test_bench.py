@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# suite: quick
+# suite: full
 """sluice bench and doctor from outside: fields, refusals, interruption. No figure is judged, only how figures hang together."""
 import csv
 import io

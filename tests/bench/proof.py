@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Benchmark, reported and not asserted: the tables of docs/performance.md, as markdown, on this machine.
 
-usage: proof.py build/sluice [PART ...] [--dir FOLDER] [--samples N] [--threads N] [--quick]
-
 PART: slice formats rows threads first-token load kernels; default all. Models are written to FOLDER by `sluice synth`, one at a
 time, and deleted. --quick: fewer experts (files below 4 GB) and samples, to see that it runs. Every rate stands beside its
 ceiling measured in the same run. The full set needs 14 GB of disk, 16 GB of memory and about an hour on 2 cores.
@@ -127,6 +125,8 @@ def with_quota(cores, use):
             f.write(f"{int(cores * 100000)} 100000")
     except OSError as e:
         print(f"    quota: {e}", file=sys.stderr)
+        if os.path.isdir(QUOTA):
+            os.rmdir(QUOTA)
         return None
     try:
         return use(["sh", "-c", f'echo $$ > {QUOTA}/cgroup.procs && exec "$@"', "sh"])
@@ -201,7 +201,7 @@ PARTS = {"slice": part_slice, "formats": part_formats, "rows": part_rows, "threa
 
 
 def main():
-    ap = argparse.ArgumentParser(usage=__doc__)
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("binary", type=os.path.abspath)
     ap.add_argument("parts", nargs="*", metavar="PART", default=list(PARTS))
     ap.add_argument("--dir", default=".")
