@@ -8,8 +8,9 @@
 #include <stdint.h>
 
 enum {
-    BULK_LANES = 16,  /* weight rows of a panel */
-    BULK_COLS = 1024, /* most columns of a panel */
+    BULK_LANES = 16,      /* weight rows of a panel */
+    BULK_COLS = 1024,     /* most columns of a panel */
+    BULK_ROW_BLOCK = 128, /* activation rows that meet all panels before the next ones do */
 };
 
 enum bulk_sum { /* what sums of activations are needed for */

@@ -6,25 +6,18 @@
 
 #include "cpu/bulk_float_tmpl.h"
 
-/* Functions of a kind for each number of activation rows. */
+/* Functions of a kind for each number of activation rows; BULK_EACH_ROWS(X, name) of the instruction set counts them. */
+#define BULK_KIND_ROWS(name, n)                                                                                      \
+    static void name##_##n(const struct bulk_panel *p, uint32_t blocks, const struct act_rows *act, float *y,        \
+                           size_t y_stride)                                                                          \
+    {                                                                                                                \
+        bulk_rows(kind_##name(), p, blocks, act, n, y, y_stride);                                                    \
+    }
+#define BULK_ROWS_NAME(name, n) name##_##n,
 #define BULK_KIND(name, ...)                                                                                         \
     SIMD_INLINE struct bulk_kind kind_##name(void) { return bulk_kind_here((struct bulk_kind){__VA_ARGS__}); }       \
-    static void name##_most(const struct bulk_panel *p, uint32_t blocks, const struct act_rows *act, float *y,       \
-                            size_t y_stride)                                                                         \
-    {                                                                                                                \
-        bulk_rows(kind_##name(), p, blocks, act, BULK_ROWS, y, y_stride);                                            \
-    }                                                                                                                \
-    static void name##_two(const struct bulk_panel *p, uint32_t blocks, const struct act_rows *act, float *y,        \
-                           size_t y_stride)                                                                          \
-    {                                                                                                                \
-        bulk_rows(kind_##name(), p, blocks, act, 2, y, y_stride);                                                    \
-    }                                                                                                                \
-    static void name##_one(const struct bulk_panel *p, uint32_t blocks, const struct act_rows *act, float *y,        \
-                           size_t y_stride)                                                                          \
-    {                                                                                                                \
-        bulk_rows(kind_##name(), p, blocks, act, 1, y, y_stride);                                                    \
-    }                                                                                                                \
-    static const struct bulk_rows_fns rows_##name = {name##_most, name##_two, name##_one};
+    BULK_EACH_ROWS(BULK_KIND_ROWS, name)                                                                             \
+    static bulk_rows_fn *const rows_##name[BULK_ROWS] = {BULK_EACH_ROWS(BULK_ROWS_NAME, name)};
 
 /* block, group, run, sum, is_signed */
 BULK_KIND(signed_32, 32, 32, 1, BULK_SUM_NONE, true)     /* Q8_0, IQ4_NL */
@@ -40,7 +33,7 @@ BULK_KIND(six_bits, 256, 16, 2, BULK_SUM_OFFSET, false)  /* Q6_K */
 #define BULK_FORMAT(name, rows, block, bytes)                                                                        \
     static void bulk_##name(const struct matvec_args *a)                                                             \
     {                                                                                                                \
-        static const struct bulk_format format = {&rows_##rows, unpack_##name};                                      \
+        static const struct bulk_format format = {rows_##rows, unpack_##name};                                      \
         bulk_product(&format, a, block, bytes);                                                                      \
     }
 

@@ -114,15 +114,17 @@ SIMD_INLINE void bulk_rows(struct bulk_kind kind, const struct bulk_panel *p, ui
 
 typedef void bulk_rows_fn(const struct bulk_panel *p, uint32_t blocks, const struct act_rows *act, float *y, size_t y_stride);
 
-/* A kind for BULK_ROWS, 2 and 1 activation rows. */
-struct bulk_rows_fns {
-    bulk_rows_fn *most, *two, *one;
-};
-
 struct bulk_format {
-    const struct bulk_rows_fns *rows;
+    bulk_rows_fn *const *rows; /* [BULK_ROWS] the kind's functions for 1, 2, .. activation rows */
     BULK_UNPACK((*unpack));
 };
+
+/* Rows to take next where `left` remain: as few calls as possible, of nearly equal size. */
+SIMD_INLINE uint32_t bulk_share(uint32_t left, uint32_t most)
+{
+    uint32_t calls = (left + most - 1) / most;
+    return (left + calls - 1) / calls;
+}
 
 SIMD_INLINE struct act_rows bulk_act_at(const struct act_rows *act, uint32_t row, uint32_t col, uint32_t block)
 {
@@ -131,66 +133,71 @@ SIMD_INLINE struct act_rows bulk_act_at(const struct act_rows *act, uint32_t row
 }
 
 /* n activation rows over one panel; y is at the panel's first weight row. */
-static void bulk_panel_product(const struct bulk_rows_fns *f, const struct bulk_panel *p, uint32_t cols, uint32_t block, const struct act_rows *act, uint32_t n, float *y, size_t y_stride)
+static void bulk_panel_product(bulk_rows_fn *const *f, const struct bulk_panel *p, uint32_t cols, uint32_t block, const struct act_rows *act, uint32_t n, float *y, size_t y_stride)
 {
     for (uint32_t i = 0, rows; i < n; i += rows) {
         struct act_rows at = bulk_act_at(act, i, 0, block);
-        rows = n - i >= BULK_ROWS ? BULK_ROWS : n - i >= 2 ? 2 : 1;
-        (rows == BULK_ROWS ? f->most : rows == 2 ? f->two : f->one)(p, cols / block, &at, y + i * y_stride, y_stride);
+        rows = bulk_share(n - i, BULK_ROWS);
+        f[rows - 1](p, cols / block, &at, y + i * y_stride, y_stride);
     }
 }
 
-/* Asks for 16 rows of the next panel while this one is multiplied. */
-SIMD_INLINE void bulk_prefetch(const uint8_t *w, size_t row_bytes, size_t bytes)
+/* Asks for `lanes` rows of the next panel while this one is multiplied. */
+SIMD_INLINE void bulk_prefetch(const uint8_t *w, size_t row_bytes, uint32_t lanes, size_t bytes)
 {
-    for (size_t j = 0; j < BULK_LANES; j++) {
+    for (size_t j = 0; j < lanes; j++) {
         prefetch(w + j * row_bytes, bytes);
     }
 }
 
-/* Whole panels: the weight rows from r on, 16 of them. */
-static void bulk_sixteen(const struct bulk_format *f, const struct matvec_args *a, uint32_t r, uint32_t block, uint32_t block_bytes)
+/* Where fewer than 16 weight rows are left: their bytes with zeros for the others, and outputs of 16 columns. */
+enum { BULK_PADDED_BYTES = BULK_LANES * (BULK_COLS / 32) * 34, BULK_PADDED_ROWS = 16 };
+
+static void bulk_unpack_last(const struct bulk_format *f, const uint8_t *w, size_t row_bytes, uint32_t lanes, uint32_t blocks, size_t bytes, struct bulk_panel *ret)
 {
-    struct bulk_panel panel;
-    const uint8_t *w = (const uint8_t *)a->w.data + (size_t)r * a->w.row_bytes;
-    for (uint32_t col = 0, cols; col < a->w.cols; col += cols) {
-        cols = min_u32(BULK_COLS, a->w.cols - col);
-        size_t bytes = (size_t)(cols / block) * block_bytes;
-        struct act_rows act = bulk_act_at(&a->act, 0, col, block);
-        f->unpack(w, a->w.row_bytes, cols / block, &panel);
-        w += bytes;
-        bulk_prefetch(w, a->w.row_bytes, bytes);
-        bulk_panel_product(f->rows, &panel, cols, block, &act, a->n, a->y + r, a->y_stride);
+    uint8_t padded[BULK_PADDED_BYTES];
+    memset(padded, 0, BULK_LANES * bytes);
+    for (uint32_t j = 0; j < lanes; j++) {
+        memcpy(padded + j * bytes, w + j * row_bytes, bytes);
+    }
+    f->unpack(padded, bytes, blocks, ret);
+}
+
+static void bulk_last_product(const struct bulk_format *f, const struct bulk_panel *p, uint32_t lanes, uint32_t cols, uint32_t block, const struct act_rows *act, uint32_t n, float *y, size_t y_stride)
+{
+    for (uint32_t i = 0, rows; i < n; i += rows) {
+        float part[BULK_PADDED_ROWS][BULK_LANES] = {{0}};
+        struct act_rows at = bulk_act_at(act, i, 0, block);
+        rows = min_u32(BULK_PADDED_ROWS, n - i);
+        for (uint32_t k = 0; k < rows; k++) {
+            memcpy(part[k], y + (i + k) * y_stride, lanes * sizeof(float));
+        }
+        bulk_panel_product(f->rows, p, cols, block, &at, rows, part[0], BULK_LANES);
+        for (uint32_t k = 0; k < rows; k++) {
+            memcpy(y + (i + k) * y_stride, part[k], lanes * sizeof(float));
+        }
     }
 }
 
-enum { BULK_PADDED_BYTES = BULK_LANES * (BULK_COLS / 32) * 34, BULK_PADDED_ROWS = 16 };
-
-/* The weight rows from r on, fewer than 16: unpacked from a copy, multiplied into a y of 16 columns. */
-static void bulk_last(const struct bulk_format *f, const struct matvec_args *a, uint32_t r, uint32_t block, uint32_t block_bytes)
+/* n activation rows, few enough that BULK_COLS columns of them stay in the second cache over all panels that meet them. */
+static void bulk_row_block(const struct bulk_format *f, const struct matvec_args *a, const struct act_rows *act, uint32_t n, float *y, uint32_t block, uint32_t block_bytes)
 {
     struct bulk_panel panel;
-    uint8_t padded[BULK_PADDED_BYTES] = {0};
-    const uint8_t *w = (const uint8_t *)a->w.data + (size_t)r * a->w.row_bytes;
-    uint32_t lanes = a->row_end - r;
+    const uint8_t *data = a->w.data;
     for (uint32_t col = 0, cols; col < a->w.cols; col += cols) {
         cols = min_u32(BULK_COLS, a->w.cols - col);
-        size_t bytes = (size_t)(cols / block) * block_bytes;
-        for (uint32_t j = 0; j < lanes; j++) {
-            memcpy(padded + j * bytes, w + j * a->w.row_bytes, bytes);
-        }
-        f->unpack(padded, bytes, cols / block, &panel);
-        w += bytes;
-        for (uint32_t i = 0; i < a->n; i += BULK_PADDED_ROWS) {
-            float y[BULK_PADDED_ROWS][BULK_LANES] = {{0}};
-            uint32_t n = min_u32(BULK_PADDED_ROWS, a->n - i);
-            struct act_rows act = bulk_act_at(&a->act, i, col, block);
-            for (uint32_t k = 0; k < n; k++) {
-                memcpy(y[k], a->y + (i + k) * a->y_stride + r, lanes * sizeof(float));
-            }
-            bulk_panel_product(f->rows, &panel, cols, block, &act, n, y[0], BULK_LANES);
-            for (uint32_t k = 0; k < n; k++) {
-                memcpy(a->y + (i + k) * a->y_stride + r, y[k], lanes * sizeof(float));
+        size_t bytes = (size_t)(cols / block) * block_bytes, at = (size_t)(col / block) * block_bytes;
+        struct act_rows act_at = bulk_act_at(act, 0, col, block);
+        for (uint32_t r = a->row_begin, lanes; r < a->row_end; r += lanes) {
+            const uint8_t *w = data + (size_t)r * a->w.row_bytes + at;
+            lanes = min_u32(BULK_LANES, a->row_end - r);
+            bulk_prefetch(w + BULK_LANES * a->w.row_bytes, a->w.row_bytes, min_u32(BULK_LANES, a->row_end - r - lanes), bytes);
+            if (lanes == BULK_LANES) {
+                f->unpack(w, a->w.row_bytes, cols / block, &panel);
+                bulk_panel_product(f->rows, &panel, cols, block, &act_at, n, y + r, a->y_stride);
+            } else {
+                bulk_unpack_last(f, w, a->w.row_bytes, lanes, cols / block, bytes, &panel);
+                bulk_last_product(f, &panel, lanes, cols, block, &act_at, n, y + r, a->y_stride);
             }
         }
     }
@@ -198,15 +205,14 @@ static void bulk_last(const struct bulk_format *f, const struct matvec_args *a, 
 
 static void bulk_product(const struct bulk_format *f, const struct matvec_args *a, uint32_t block, uint32_t block_bytes)
 {
-    uint32_t r = a->row_begin;
-    for (uint32_t i = 0; i < a->n; i++) {
-        memset(a->y + i * a->y_stride + r, 0, (a->row_end - r) * sizeof(float));
-    }
-    for (; a->row_end - r >= BULK_LANES; r += BULK_LANES) {
-        bulk_sixteen(f, a, r, block, block_bytes);
-    }
-    if (r < a->row_end) {
-        bulk_last(f, a, r, block, block_bytes);
+    for (uint32_t i = 0, n; i < a->n; i += n) {
+        struct act_rows act = bulk_act_at(&a->act, i, 0, block);
+        float *y = a->y + i * a->y_stride;
+        n = min_u32(BULK_ROW_BLOCK, a->n - i);
+        for (uint32_t k = 0; k < n; k++) {
+            memset(y + k * a->y_stride + a->row_begin, 0, (a->row_end - a->row_begin) * sizeof(float));
+        }
+        bulk_row_block(f, a, &act, n, y, block, block_bytes);
     }
 }
 

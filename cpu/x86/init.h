@@ -10,6 +10,8 @@ void cpu_ops_init_avx2(struct ops *ops, const struct cpu_flags *flags);
 void cpu_ops_init_avx512(struct ops *ops, const struct cpu_flags *flags);
 
 void cpu_ops_init_bulk_avx2(struct ops *ops);
+void cpu_ops_init_bulk_avx512(struct ops *ops);
+void cpu_ops_init_bulk_avx512_vnni(struct ops *ops);
 
 /* For cpu_ops_init_avx512 alone: processors that have VNNI as well. */
 void cpu_ops_init_avx512_vnni(struct ops *ops);

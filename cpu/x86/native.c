@@ -15,6 +15,7 @@ void ops_init_native(struct ops *ops, enum cpu_isa isa, const struct cpu_flags *
     }
     if (isa >= CPU_AVX512) {
         cpu_ops_init_avx512(ops, flags);
+        (flags->avx512_vnni ? cpu_ops_init_bulk_avx512_vnni : cpu_ops_init_bulk_avx512)(ops);
     }
 }
 
