@@ -19,7 +19,7 @@
 
 enum { KERNELS_MAX = 256, CALLS_MAX = 1 << 20 };
 
-static const double sample_seconds = 0.004;
+static const double sample_seconds = 0.001;
 
 /* Where a figure was taken: from memory or cache, by one thread or all. */
 enum { CASE_MEMORY_ALL, CASE_MEMORY_ONE, CASE_CACHE_ALL, CASE_CACHE_ONE, CASES };

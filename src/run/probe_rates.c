@@ -16,13 +16,14 @@ enum {
     PART_BYTES = 64 << 20,   /* of each thread */
     BUFFER_BYTES = 256 << 20, /* of all, at least, and */
     CACHES = 8,               /* so many times the last cache */
-    SAMPLES_MIN = 3,
+    SAMPLES_MIN = 3, PEAK_SAMPLES_MIN = 16,
     PIECE_BYTES = 1 << 20,    /* read at a time: whoever is done helps the others, as the token loop does */
     SLICES = 4,               /* pieces of multiplying per thread */
 };
 
 static const uint32_t stream_counts[] = {1, 2, 4, 8, 16};
-static const double sample_seconds = 0.004; /* about a turn of the scheduler: on a busy machine some are undisturbed */
+/* Within a turn of the scheduler, so that on a busy machine some are undisturbed. */
+static const double sample_seconds = 0.002, peak_sample_seconds = 0.0005;
 
 /* Pieces of one worker's part that are handed out. */
 struct queue {
@@ -227,14 +228,14 @@ int rates_compute(struct rates *r, enum peak_kind kind, int who, double seconds,
         return 0;
     }
     struct multiplying a = {.r = r, .kind = kind, .rounds = 100, .slices = 1};
-    while (time_multiplying(r, &a, RATES_ONE) < sample_seconds / SLICES) {
+    while (time_multiplying(r, &a, RATES_ONE) < peak_sample_seconds / SLICES) {
         a.rounds *= 2;
     }
     a.slices = rates_count(r, who) * SLICES;
     double operations = a.slices * r->peak.compute[kind](1) * (double)a.rounds;
     double samples[RATES_SAMPLES_MAX], spent = 0;
     uint32_t k = 0;
-    for (; k < SAMPLES_MIN || (spent < seconds && k < RATES_SAMPLES_MAX); k++) {
+    for (; k < PEAK_SAMPLES_MIN || (spent < seconds && k < RATES_SAMPLES_MAX); k++) {
         int code = check_cancel(r, e);
         if (code < 0) {
             return code;

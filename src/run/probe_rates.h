@@ -14,7 +14,7 @@
 #include "src/base/numa.h"
 #include "src/place/machine.h"
 
-enum { RATES_SAMPLES_MAX = 32 };
+enum { RATES_SAMPLES_MAX = 64 };
 
 /* Per second: bytes, or operations. All zero: not measured. */
 struct rate {
