@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,22 +129,23 @@ void file_part_close(struct file_part *f)
     *f = (struct file_part){.fd = -1, .direct_fd = -1};
 }
 
+/* Without an allocation: the way out of a run that found no memory. False: the path is too long for the system. */
+static bool part_in(const char *path, char *out, size_t room)
+{
+    int len = snprintf(out, room, "%s.part", path);
+    return len > 0 && (size_t)len < room;
+}
+
 int file_part_publish(const char *path, struct error *e)
 {
-    char *part = file_part_name(path);
-    if (part == NULL) {
-        return error_nomem(e, "path", strlen(path));
-    }
-    int r = rename(part, path) == 0 ? 0 : failed(path, "put in place", errno, e);
-    free(part);
-    return r;
+    char part[PATH_MAX];
+    return part_in(path, part, sizeof(part)) && rename(part, path) == 0 ? 0 : failed(path, "put in place", errno != 0 ? errno : ENAMETOOLONG, e);
 }
 
 void file_part_remove(const char *path)
 {
-    char *part = file_part_name(path);
-    if (part != NULL) {
+    char part[PATH_MAX];
+    if (part_in(path, part, sizeof(part))) {
         unlink(part);
-        free(part);
     }
 }

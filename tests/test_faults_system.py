@@ -138,6 +138,7 @@ WRITERS = {
     "run --dump": lambda out: ["run", "-m", SMALL, *GREEDY, "--dump", out],
     "run --session": lambda out: ["run", "-m", golden("v3"), "-p", "x" * 200, "-n", "1", "--temp", "0", "--session", out],
     "synth": lambda out: ["synth", "--shape", "demo", "--moe", "1", "--experts", "8", "--force", "-o", out],
+    "convert": lambda out: ["convert", "-m", SHARDS, "--type", "bf16", "--force", "-o", out],
 }
 
 

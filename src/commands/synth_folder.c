@@ -3,6 +3,7 @@
 #include "src/commands/synth_folder.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,10 +15,14 @@
 
 static const uint64_t shard_limit = UINT64_C(5000000000);
 
-static int put(const char *folder, const char *name, const char *text, size_t len, struct error *e)
+enum text { CONFIG, GENERATION, TOKENIZER, TOKENIZER_CONFIG, INDEX };
+static const char *const texts[] = {[CONFIG] = "config.json", [GENERATION] = "generation_config.json", [TOKENIZER] = "tokenizer.json",
+                                    [TOKENIZER_CONFIG] = "tokenizer_config.json", [INDEX] = "model.safetensors.index.json"};
+
+static int put(const char *folder, enum text which, const char *text, size_t len, struct error *e)
 {
-    char *path = file_join(folder, name);
-    int r = path != NULL && text != NULL ? file_write_all(path, text, len, e) : error_nomem(e, name, len);
+    char *path = file_join(folder, texts[which]);
+    int r = path != NULL ? file_write_all(path, text, len, e) : error_nomem(e, texts[which], len);
     free(path);
     return r;
 }
@@ -29,10 +34,10 @@ static int put_texts(const char *folder, const struct synth_model *m, const stru
     synth_vocabulary_json(v, &tokenizer, &tokenizer_config);
     int r = tokenizer.failed || tokenizer_config.failed ? error_nomem(e, "tokenizer.json", tokenizer.len) : 0;
     r = r < 0 ? r : synth_config_text(m, fp8, &config, &generation, e);
-    r = r < 0 ? r : put(folder, "config.json", config, strlen(config), e);
-    r = r < 0 ? r : put(folder, "generation_config.json", generation, strlen(generation), e);
-    r = r < 0 ? r : put(folder, "tokenizer.json", tokenizer.data, tokenizer.len, e);
-    r = r < 0 ? r : put(folder, "tokenizer_config.json", tokenizer_config.data, tokenizer_config.len, e);
+    r = r < 0 ? r : put(folder, CONFIG, config, strlen(config), e);
+    r = r < 0 ? r : put(folder, GENERATION, generation, strlen(generation), e);
+    r = r < 0 ? r : put(folder, TOKENIZER, tokenizer.data, tokenizer.len, e);
+    r = r < 0 ? r : put(folder, TOKENIZER_CONFIG, tokenizer_config.data, tokenizer_config.len, e);
     str_deinit(&tokenizer);
     str_deinit(&tokenizer_config);
     free(config);
@@ -59,26 +64,24 @@ static int fill(const char *folder, const struct synth_model *m, const struct sy
     r = r < 0 || job->header_only ? r : output_check_space(folder, output_bytes(&o), e);
     r = r < 0 ? r : put_texts(folder, m, v, has_fp8(list), e);
     r = r < 0 ? r : output_write(&o, job, e);
-    r = r < 0 ? r : put(folder, "model.safetensors.index.json", index.data, index.len, e);
+    r = r < 0 ? r : put(folder, INDEX, index.data, index.len, e);
+    for (uint32_t i = 0; r < 0 && i < o.n; i++) {
+        unlink(o.files[i].path);
+    }
     str_deinit(&index);
     output_deinit(&o);
     return r;
 }
 
-/* Everything in it was written here. */
+/* Everything in it was written here; the shards are gone already. Nothing is allocated: there may be no memory. */
 static void remove_folder(const char *folder)
 {
-    char **names = NULL;
-    size_t n = 0;
-    if (file_list_folder(folder, "", &names, &n, NULL) == 0) {
-        for (size_t i = 0; i < n; i++) {
-            char *path = file_join(folder, names[i]);
-            if (path != NULL) {
-                unlink(path);
-            }
-            free(path);
-        }
-        file_free_list(names, n);
+    int dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (size_t i = 0; dir >= 0 && i < ARRAY_LEN(texts); i++) {
+        unlinkat(dir, texts[i], 0);
+    }
+    if (dir >= 0) {
+        close(dir);
     }
     rmdir(folder);
 }
