@@ -250,7 +250,7 @@ static int start_worker(struct reader *r, struct error *e)
     pthread_attr_destroy(&attr);
     if (code != 0) {
         free(w->bounce);
-        return error_set(e, -code, "cannot start a thread for reading: %s", strerror(code));
+        return error_set(e, -code, "cannot start a thread for reading: %s; raise ulimit -u", strerror(code));
     }
     r->n_workers++;
     return 0;

@@ -253,7 +253,10 @@ def test_refused_placement():
 
 
 def test_refused_threads():
-    refused(1, ["thread", "ulimit -u"], "run", "-m", SMALL, *GREEDY, "-t", "4", prefix=strace("clone3:error=EAGAIN:when=3+", "clone:error=EAGAIN:when=3+"))
+    """Those that read, then those that compute."""
+    for n, text in ((3, "for reading"), (7, "of 4")):
+        inject = [f"{call}:error=EAGAIN:when={n}+" for call in ("clone3", "clone")]
+        refused(1, [text, "ulimit -u"], "run", "-m", SMALL, *GREEDY, "-t", "4", prefix=strace(*inject))
 
 
 # ---- signals ----
