@@ -206,16 +206,20 @@ static void unpack_iq4_xs(const uint8_t *b, struct block_parts *p)
 
 /* ---- lattice blocks of 256; scales are the odd integers 2s+1 ---- */
 
+/* x in each byte of a word. */
+#define EACH_BYTE(x) (UINT64_C(0x0101010101010101) * (x))
+
 /* 7-bit sign index to 8 sign bits: bit 7 is the parity of the others. */
 static uint8_t signs_of(unsigned index) { return (uint8_t)(index | (unsigned)__builtin_parity(index) << 7); }
 
-/* code[j] = number j of the grid row, negated where bit j of signs is set. */
+/* code[j] = number j of the grid row, negated where bit j of signs is set. Grid numbers are 1..127, eight to a word: bulk
+ * products come here for whole chunks. */
 static void put_signed(int8_t *code, uint64_t grid, unsigned signs, unsigned count)
 {
-    for (unsigned j = 0; j < count; j++) {
-        int value = (int)((grid >> 8 * j) & 255);
-        code[j] = (int8_t)((signs >> j) & 1 ? -value : value);
-    }
+    uint64_t bits = ((uint64_t)(signs & 255) * EACH_BYTE(1)) & UINT64_C(0x8040201008040201);
+    uint64_t mask = (((bits + EACH_BYTE(0x7f)) & EACH_BYTE(0x80)) >> 7) * 255; /* 255 where there is a bit */
+    uint64_t value = (grid ^ mask) + (mask & EACH_BYTE(1));
+    memcpy(code, &value, count);
 }
 
 static void unpack_iq2_xxs(const uint8_t *b, struct block_parts *p)
@@ -286,12 +290,12 @@ static void unpack_iq3_s(const uint8_t *b, struct block_parts *p)
     }
 }
 
-/* code[j] = 8 * grid number +- 1, the 1/8 being in d. */
+/* code[j] = 8 * grid number +- 1, the 1/8 being in d. Grid numbers are -1, 0, 1: no byte of eight overflows. */
 static void put_shifted(int8_t *code, uint64_t grid, bool down)
 {
-    for (unsigned j = 0; j < 8; j++) {
-        code[j] = (int8_t)(8 * (int8_t)(grid >> 8 * j) + (down ? -1 : 1));
-    }
+    uint64_t eight = (grid & EACH_BYTE(0x1f)) << 3, one = down ? EACH_BYTE(0xff) : EACH_BYTE(1);
+    uint64_t value = ((eight & EACH_BYTE(0x7f)) + (one & EACH_BYTE(0x7f))) ^ ((eight ^ one) & EACH_BYTE(0x80));
+    memcpy(code, &value, 8);
 }
 
 static void unpack_iq1_s(const uint8_t *b, struct block_parts *p)
