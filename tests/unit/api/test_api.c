@@ -8,6 +8,8 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,6 +55,28 @@ static void test_options(void **state)
     sluice_options_destroy(NULL);
     sluice_engine_close(NULL);
     assert_string_equal(sluice_version(), SLUICE_VERSION);
+}
+
+/* Weights of the demo model, 24.6 MiB, found on memory nodes; of huge pages no more than that. */
+static void test_memory_report(void **state)
+{
+    const struct paths *p = *state;
+    struct sluice_engine *engine = open_model(p->demo);
+    char *json = sluice_engine_memory_json(engine);
+    assert_non_null(json);
+    unsigned long long asked, found, huge, sum = 0;
+    int node;
+    const char *at = strstr(json, "\"placement\": [");
+    assert_non_null(at);
+    bool known = strstr(at, "null") == NULL; /* this system may not tell */
+    for (at = strstr(at, "{\"node\""); known && at != NULL; at = strstr(at + 1, "{\"node\"")) {
+        assert_int_equal(sscanf(at, "{\"node\": %d, \"asked\": %llu, \"found\": %llu, \"huge\": %llu}", &node, &asked, &found, &huge), 4);
+        assert_true(huge <= found);
+        sum += found;
+    }
+    assert_true(!known || (sum > 24000000 && sum < 27000000));
+    free(json);
+    sluice_engine_close(engine);
 }
 
 static void test_cancelled_open(void **state)
@@ -179,6 +203,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_options),
         cmocka_unit_test_prestate(test_cancelled_open, &paths),
+        cmocka_unit_test_prestate(test_memory_report, &paths),
         cmocka_unit_test_prestate(test_timeline, &paths),
         cmocka_unit_test_prestate(test_sampling, &paths),
         cmocka_unit_test_prestate(test_tokenizer_and_chat, &paths),
