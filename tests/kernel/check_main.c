@@ -57,6 +57,8 @@ int main(int argc, char **argv)
     struct options o = {.check = {.seed = (uint64_t)time(NULL), .cases = 60}, .all_isas = true};
     struct cpu_flags flags;
     struct ops ref;
+    struct cpu_blas blas;
+    struct error e = {0};
     if (!parse(argc, argv, &o)) {
         fputs(usage, stderr);
         return 2;
@@ -64,6 +66,9 @@ int main(int argc, char **argv)
     cpu_detect(&flags);
     cpu_float_mode_set();
     cpu_ops_init(&ref, CPU_SCALAR, &flags);
+    if (cpu_blas_open(&blas, &ref, &flags, 1, &e) < 0) {
+        printf("SKIPPED gemm: %s\n", e.text);
+    }
     printf("seed %llu, processor \"%s\", best instruction set %s%s\n", (unsigned long long)o.check.seed, flags.brand,
            cpu_isa_name(cpu_isa_best(&flags)), flags.avx512_vnni ? " with VNNI" : "");
     for (int i = 0; i < CPU_ISA_COUNT; i++) {
@@ -77,6 +82,7 @@ int main(int argc, char **argv)
             continue;
         }
         cpu_ops_init(&ops, isa, &flags);
+        ops.blas_sgemm = ref.blas_sgemm;
         o.check.ref = &ref;
         o.check.ops = isa == CPU_SCALAR ? &ref : &ops;
         run_table(&o.check);
