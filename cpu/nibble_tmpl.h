@@ -144,10 +144,10 @@ SIMD_INLINE void dot_nibbles_row(const struct nibbles *w, enum nibble_kind kind,
     } else {
         s = vi_dot8(w->low, low, w->high, high);
     }
-    struct vf sum = vf_fma(vf_spread4(cells_of(v4_mul(w->d, scale))), vf_from_i32(s), *acc);
+    struct vf sum = vf_fma(vf_spread4(v4_mul(w->d, scale)), vf_from_i32(s), *acc);
     if (kind == NIBBLE_MIN) {
         struct vf act_sum = vf_from_i32(vi_dot8(one, low, one, high));
-        sum = vf_fma(vf_spread4(cells_of(v4_mul(w->m, scale))), act_sum, sum);
+        sum = vf_fma(vf_spread4(v4_mul(w->m, scale)), act_sum, sum);
     }
     *acc = blocks == BLOCKS_PER_STEP ? sum : vf_select(vi_first(4 * blocks), sum, *acc);
 }

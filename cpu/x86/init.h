@@ -13,7 +13,10 @@ void cpu_ops_init_bulk_avx2(struct ops *ops);
 void cpu_ops_init_bulk_avx512(struct ops *ops);
 void cpu_ops_init_bulk_avx512_vnni(struct ops *ops);
 
-/* For cpu_ops_init_avx512 alone: processors that have VNNI as well. */
+/* For the first two alone: what is no weight format, and weight formats on processors that have VNNI as well. */
+void cpu_ops_init_vector_avx2(struct ops *ops);
+void cpu_ops_init_avx_vnni(struct ops *ops);
+void cpu_ops_init_vector_avx512(struct ops *ops);
 void cpu_ops_init_avx512_vnni(struct ops *ops);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Owns: the sixteen accumulators of docs/numerics.md as vectors, on AVX2 + FMA + F16C: lanes 0-7 in a, 8-15 in b.
- * Must not know: weight formats. simd_avx512.h has the same functions; the templates in cpu/ use nothing else. */
+ * Must not know: weight formats. simd_avx512.h has the same functions, dot_<isa>.h further
+ * products; the templates in cpu/ use nothing else. */
 #ifndef SLUICE_CPU_X86_SIMD_AVX2_H
 #define SLUICE_CPU_X86_SIMD_AVX2_H
 
@@ -124,11 +125,11 @@ SIMD_INLINE float vf_sum(struct vf x)
 }
 
 /* Lanes 4b..4b+3 = x[b]. */
-SIMD_INLINE struct vf vf_spread4(struct cells x)
+SIMD_INLINE struct vf vf_spread4(struct v4 x)
 {
-    __m256 w = _mm256_broadcast_ps((const __m128 *)x.f);
-    return (struct vf){_mm256_permutevar_ps(w, _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1)),
-                       _mm256_permutevar_ps(w, _mm256_setr_epi32(2, 2, 2, 2, 3, 3, 3, 3))};
+    __m256 w = _mm256_castps128_ps256(x.v);
+    return (struct vf){_mm256_permutevar8x32_ps(w, _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1)),
+                       _mm256_permutevar8x32_ps(w, _mm256_setr_epi32(2, 2, 2, 2, 3, 3, 3, 3))};
 }
 
 /* Lanes 0..7 = x[2k], lanes 8..15 = x[2k+1]. */
@@ -465,32 +466,6 @@ SIMD_INLINE struct vi vi_madd(struct vi x, struct vi p, struct vi q)
 SIMD_INLINE struct vi vi_mul_words(struct vi p, struct vi q)
 {
     return (struct vi){_mm256_madd_epi16(p.a, q.a), _mm256_madd_epi16(p.b, q.b)};
-}
-
-/* x + sums of 4 products of unsigned u and signed s; two of them must fit int16. */
-SIMD_INLINE struct vi vi_dot4(struct vi x, struct vi u, struct vi s)
-{
-    __m256i one = _mm256_set1_epi16(1);
-    return vi_madd(x, vi_dot2(u, s), (struct vi){one, one});
-}
-
-/* Sums of 8 products: 4 of u0 and s0, 4 of u1 and s1; any 4 of them must fit int16. */
-SIMD_INLINE struct vi vi_dot8(struct vi u0, struct vi s0, struct vi u1, struct vi s1)
-{
-    __m256i one = _mm256_set1_epi16(1);
-    struct vi p = vi_dot2(u0, s0), q = vi_dot2(u1, s1);
-    return (struct vi){_mm256_madd_epi16(_mm256_add_epi16(p.a, q.a), one),
-                       _mm256_madd_epi16(_mm256_add_epi16(p.b, q.b), one)};
-}
-
-/* The same with u0 - c and u1 - c in place of u0 and u1. */
-SIMD_INLINE struct vi vi_dot8_offset(struct vi u0, struct vi s0, struct vi u1, struct vi s1, int8_t c)
-{
-    __m256i one = _mm256_set1_epi16(1);
-    struct vi all = vi_set1_8(c), p = vi_dot2(u0, s0), q = vi_dot2(u1, s1), o = vi_dot2(all, s0), t = vi_dot2(all, s1);
-    __m256i a = _mm256_sub_epi16(_mm256_add_epi16(p.a, q.a), _mm256_add_epi16(o.a, t.a));
-    __m256i b = _mm256_sub_epi16(_mm256_add_epi16(p.b, q.b), _mm256_add_epi16(o.b, t.b));
-    return (struct vi){_mm256_madd_epi16(a, one), _mm256_madd_epi16(b, one)};
 }
 
 /* Sixteen signed bytes as int32 lanes. */

@@ -83,10 +83,10 @@ SIMD_INLINE float vf_sum(struct vf x)
     return _mm_cvtss_f32(_mm_add_ss(q, _mm_shuffle_ps(q, q, 1)));
 }
 
-SIMD_INLINE struct vf vf_spread4(struct cells x)
+SIMD_INLINE struct vf vf_spread4(struct v4 x)
 {
     __m512i order = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
-    return (struct vf){_mm512_permutexvar_ps(order, _mm512_castps128_ps512(_mm_loadu_ps(x.f)))};
+    return (struct vf){_mm512_permutexvar_ps(order, _mm512_castps128_ps512(x.v))};
 }
 
 SIMD_INLINE struct vf vf_spread2(struct cells x, int k)

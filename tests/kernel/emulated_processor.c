@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns: a processor that says it has AVX-512, for a check_kernels whose AVX-512 kernels were compiled against
- * emulate_avx512.h. Linked with --wrap=cpu_detect. Must not know: kernels. */
+/* Owns: a processor that says it has AVX-VNNI, AVX-512 or AVX-512 with VNNI, for a check_kernels whose kernels for them were
+ * compiled against emulate_<what>.h. Linked with --wrap=cpu_detect. Must not know: kernels. */
 #include "cpu/cpu.h"
 
 void __real_cpu_detect(struct cpu_flags *ret_flags);
@@ -9,6 +9,6 @@ void __wrap_cpu_detect(struct cpu_flags *ret_flags);
 void __wrap_cpu_detect(struct cpu_flags *ret_flags)
 {
     __real_cpu_detect(ret_flags);
-    ret_flags->avx512 = true;
-    ret_flags->avx512_vnni = EMULATED_VNNI;
+    ret_flags->EMULATED = true;
+    ret_flags->avx512_vnni = ret_flags->avx512 && EMULATED_VNNI;
 }
