@@ -39,7 +39,7 @@ struct kernel_bench {
     /* of the sample in progress */
     const struct kernel *kernel;
     bool cached;
-    uint64_t calls;
+    uint64_t from, calls; /* a sample goes on where the last one stopped: weights that it reads are not in a cache */
     _Atomic uint64_t next;
 };
 
@@ -47,7 +47,7 @@ static void worker_calls(void *ctx, uint32_t worker)
 {
     struct kernel_bench *b = ctx;
     for (uint64_t i; (i = atomic_fetch_add_explicit(&b->next, 1, memory_order_relaxed)) < b->calls;) {
-        b->kernel->call(b->kernel, &b->place[worker], i, b->cached);
+        b->kernel->call(b->kernel, &b->place[worker], b->from + i, b->cached);
     }
 }
 
@@ -55,7 +55,9 @@ static double sample(struct kernel_bench *b, int who, uint64_t calls)
 {
     b->calls = calls;
     atomic_store(&b->next, 0);
-    return rates_time(b->rates, who, worker_calls, b);
+    double t = rates_time(b->rates, who, worker_calls, b);
+    b->from += calls;
+    return t;
 }
 
 /* Calls per second. Counted up until a sample is long enough. */
@@ -177,6 +179,12 @@ static int run_kernel(struct kernel_bench *b, const struct kernel *k, bool refil
         fprintf(stderr, "\r\033[K%s %s, %u rows", k->op, k->type, k->n);
     }
     if (refill) {
+        struct rate memory; /* what is left of it changes where others compute, too */
+        int r = rates_read(b->rates, RATES_ALL, 0.05, &memory, e);
+        if (r < 0) {
+            return r;
+        }
+        b->machine.ram_read_gb_s = fmax(b->machine.ram_read_gb_s, 1e-9 * memory.best);
         for (uint32_t w = 0; w < b->workers; w++) {
             kernel_fill(k, &b->place[w], &b->input);
         }
