@@ -15,6 +15,7 @@ static void init_scalar(struct ops *ret_ops)
         .rmsnorm = ref_rmsnorm,
         .rope = ref_rope,
         .swiglu = ref_swiglu,
+        .exp = ref_exp,
         .attn_segment = ref_attn_segment,
         .attn_merge = ref_attn_merge,
         .attn_softmax = ref_attn_softmax,

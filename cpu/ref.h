@@ -18,6 +18,7 @@ float ref_dot16(const float *a, const float *b, size_t n);
 void ref_rmsnorm(const struct rmsnorm_args *args);
 void ref_rope(const struct rope_args *args);
 void ref_swiglu(const struct swiglu_args *args);
+void ref_exp(const struct exp_args *args);
 void ref_kv_store(const struct kv_store_args *args);       /* any type */
 void ref_kv_load(const struct kv_load_args *args);         /* any type */
 void ref_attn_segment(const struct attn_segment_args *args);

@@ -90,6 +90,13 @@ void ref_swiglu(const struct swiglu_args *args)
     }
 }
 
+void ref_exp(const struct exp_args *args)
+{
+    for (size_t i = 0; i < args->n; i++) {
+        args->y[i] = exp_exact((args->x[i] - args->minus) / args->over);
+    }
+}
+
 void ref_expert_sum(const struct expert_sum_args *args)
 {
     for (uint32_t c = 0; c < args->cols; c++) {

@@ -13,6 +13,7 @@ static void set_table(struct ops *ops)
     ops->rmsnorm = rmsnorm;
     ops->rope = rope;
     ops->swiglu = swiglu;
+    ops->exp = exp_all;
     ops->kv_store[KV_F32] = kv_store_f32;
     ops->kv_store[KV_BF16] = kv_store_bf16;
     ops->kv_store[KV_F16] = kv_store_f16;

@@ -165,6 +165,15 @@ static void swiglu(const struct swiglu_args *a)
     }
 }
 
+static void exp_all(const struct exp_args *a)
+{
+    struct vf minus = vf_set1(a->minus), over = vf_set1(a->over);
+    for (size_t i = 0; i < a->n; i += 16) {
+        uint32_t n = (uint32_t)min_u64(16, a->n - i);
+        vf_store_first(a->y + i, vf_exp(vf_div(vf_sub(vf_load_first(a->x + i, n), minus), over)), n);
+    }
+}
+
 static void expert_sum(const struct expert_sum_args *a)
 {
     for (uint32_t c = 0; c < a->cols; c += 16) {

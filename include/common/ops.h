@@ -95,6 +95,14 @@ struct swiglu_args {
     size_t n;
 };
 
+/* y[i] = exp((x[i] - minus) / over), exp of exact.h; y may be x. */
+struct exp_args {
+    const float *x; /* [n] */
+    float *y;       /* [n] */
+    size_t n;
+    float minus, over;
+};
+
 /* ---- latent KV ---- */
 
 enum kv_type { KV_F32, KV_BF16, KV_F16, KV_Q8_0, KV_TYPE_COUNT };
@@ -219,6 +227,7 @@ struct ops {
     void (*rmsnorm)(const struct rmsnorm_args *);
     void (*rope)(const struct rope_args *);
     void (*swiglu)(const struct swiglu_args *);
+    void (*exp)(const struct exp_args *);
     void (*kv_store[KV_TYPE_COUNT])(const struct kv_store_args *);
     void (*kv_load[KV_TYPE_COUNT])(const struct kv_load_args *);
     void (*attn_segment)(const struct attn_segment_args *);

@@ -218,7 +218,7 @@ int sluice_sampler_create(const struct sluice_engine *engine, const struct sluic
     s->engine = engine;
     s->mask = p->mask;
     s->mask_ctx = p->mask_ctx;
-    return sampler_finish(sampler_create(&params, engine->engine->shape->vocab, &s->sampler, &e), s, ret, &e, error);
+    return sampler_finish(sampler_create(&params, engine->engine->shape->vocab, engine->engine->ops.exp, &s->sampler, &e), s, ret, &e, error);
 }
 
 void sluice_sampler_destroy(struct sluice_sampler *s)

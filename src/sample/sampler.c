@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/exact.h"
 #include "common/intmath.h"
 
 struct candidate {
@@ -22,7 +21,9 @@ struct sampler {
     struct sampler_params params; /* params.bias points into `bias` */
     struct sampler_bias *bias;    /* [n_bias] */
     uint32_t vocab;
+    sampler_exp_fn *exp;
     struct candidate *candidates; /* [vocab] scratch of a draw */
+    float *weights;               /* [vocab] likewise: logits of candidates, then their exp */
     uint32_t *counts;             /* [vocab] occurrences in the penalty window; all zero between draws */
 };
 
@@ -71,7 +72,7 @@ int sampler_params_check(const struct sampler_params *p, uint32_t vocab, struct 
     return 0;
 }
 
-int sampler_create(const struct sampler_params *params, uint32_t vocab, struct sampler **ret, struct error *e)
+int sampler_create(const struct sampler_params *params, uint32_t vocab, sampler_exp_fn *exp, struct sampler **ret, struct error *e)
 {
     if (vocab == 0) {
         return error_set(e, ERROR_USAGE, "vocabulary size 0: expected at least 1");
@@ -86,12 +87,14 @@ int sampler_create(const struct sampler_params *params, uint32_t vocab, struct s
     }
     s->params = *params;
     s->vocab = vocab;
+    s->exp = exp;
+    s->weights = malloc((size_t)vocab * sizeof(*s->weights));
     s->candidates = malloc((size_t)vocab * sizeof(*s->candidates));
     s->counts = calloc(vocab, sizeof(*s->counts));
     s->bias = malloc(((size_t)params->n_bias + 1) * sizeof(*s->bias));
-    if (s->candidates == NULL || s->counts == NULL || s->bias == NULL) {
+    if (s->weights == NULL || s->candidates == NULL || s->counts == NULL || s->bias == NULL) {
         sampler_destroy(s);
-        return error_nomem(e, "sampler", (unsigned long long)vocab * (sizeof(struct candidate) + sizeof(uint32_t)));
+        return error_nomem(e, "sampler", (unsigned long long)vocab * (sizeof(struct candidate) + sizeof(uint32_t) + sizeof(float)));
     }
     if (params->n_bias != 0) {
         memcpy(s->bias, params->bias, params->n_bias * sizeof(*s->bias));
@@ -104,6 +107,7 @@ int sampler_create(const struct sampler_params *params, uint32_t vocab, struct s
 void sampler_destroy(struct sampler *s)
 {
     if (s != NULL) {
+        free(s->weights);
         free(s->candidates);
         free(s->counts);
         free(s->bias);
@@ -114,7 +118,7 @@ void sampler_destroy(struct sampler *s)
 /* A sampler keeps nothing from draw to draw, so its parameters are all there is to copy. */
 int sampler_clone(const struct sampler *s, struct sampler **ret, struct error *e)
 {
-    return sampler_create(&s->params, s->vocab, ret, e);
+    return sampler_create(&s->params, s->vocab, s->exp, ret, e);
 }
 
 static uint64_t mix64(uint64_t z)
@@ -236,7 +240,11 @@ static int32_t draw_filtered(struct sampler *s, uint32_t n, uint32_t position)
     float max = c[greatest(c, n)].value;
     double total = 0.0;
     for (uint32_t i = 0; i < n; i++) {
-        c[i].value = exp_exact((c[i].value - max) / p->temperature);
+        s->weights[i] = c[i].value;
+    }
+    s->exp(&(struct exp_args){.x = s->weights, .y = s->weights, .n = n, .minus = max, .over = p->temperature});
+    for (uint32_t i = 0; i < n; i++) {
+        c[i].value = s->weights[i];
         total += c[i].value;
     }
     /* What is kept: kept[0], kept[step], ... in rising id order, or best first once it had to be sorted. */
@@ -298,9 +306,10 @@ static int measure(const struct sampler *s, const float *logits, const uint32_t 
         return error_set(e, ERROR_FORMAT, "position %u: no token may follow; the mask allows none of %u", position, s->vocab);
     }
     double sum = 0.0;
+    s->exp(&(struct exp_args){.x = logits, .y = s->weights, .n = s->vocab, .minus = max, .over = 1.0f});
     for (uint32_t id = 0; id < s->vocab; id++) {
         if (is_allowed(allowed, id)) {
-            sum += exp_exact(logits[id] - max);
+            sum += s->weights[id];
         }
     }
     *ret = (struct distribution){ max, log(sum) };

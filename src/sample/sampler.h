@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "common/error.h"
+#include "common/ops.h"
 
 struct sampler_bias {
     int32_t token;
@@ -31,7 +32,8 @@ void sampler_params_init(struct sampler_params *ret); /* defaults of sluice.h */
 int sampler_params_check(const struct sampler_params *p, uint32_t vocab, struct error *e);
 
 struct sampler;
-int sampler_create(const struct sampler_params *params, uint32_t vocab, struct sampler **ret, struct error *e);
+typedef void sampler_exp_fn(const struct exp_args *); /* ops.exp */
+int sampler_create(const struct sampler_params *params, uint32_t vocab, sampler_exp_fn *exp, struct sampler **ret, struct error *e);
 void sampler_destroy(struct sampler *s);
 int sampler_clone(const struct sampler *s, struct sampler **ret, struct error *e);
 

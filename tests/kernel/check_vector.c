@@ -161,6 +161,25 @@ static bool swiglu_range_case(struct check *c, int unused)
     return check_same(c, "y", expected, got, N);
 }
 
+/* Over the whole range, infinities and NaN included. */
+static bool exp_case(struct check *c, int unused)
+{
+    (void)unused;
+    static const float odd[] = {-INFINITY, INFINITY, NAN, 0.0f, -0.0f, -87.0f, -87.00001f, 88.7228317f, 88.8f};
+    uint32_t n = random_length(c);
+    float *x = check_floats(c, n), *expected = check_output(c, n), *got = check_bytes(c, n * sizeof(float));
+    for (uint32_t i = 0; i < n; i++) {
+        x[i] = check_one_in(c, 8) ? odd[i % (sizeof(odd) / sizeof(odd[0]))] : 110.0f * check_float(c);
+    }
+    float minus = check_one_in(c, 2) ? 0.0f : 10.0f * check_float(c), over = check_one_in(c, 2) ? 1.0f : 0.1f + check_float(c) * check_float(c);
+    bool in_place = check_one_in(c, 3);
+    memcpy(got, x, n * sizeof(float));
+    snprintf(c->shape, sizeof(c->shape), "n %u, minus %g, over %g%s", n, (double)minus, (double)over, in_place ? ", in place" : "");
+    c->ref->exp(&(struct exp_args){x, expected, n, minus, over});
+    c->ops->exp(&(struct exp_args){in_place ? got : x, got, n, minus, over});
+    return check_same(c, "y", expected, got, n);
+}
+
 static bool expert_sum_case(struct check *c, int unused)
 {
     (void)unused;
@@ -305,6 +324,7 @@ void check_vector(struct check *c)
     check_slot(c, "rope", "half_split", 1, o->rope == r->rope, rope_case);
     check_slot(c, "swiglu", "", 0, o->swiglu == r->swiglu, swiglu_case);
     check_slot(c, "swiglu", "range", 0, o->swiglu == r->swiglu, swiglu_range_case);
+    check_slot(c, "exp", "", 0, o->exp == r->exp, exp_case);
     check_slot(c, "expert_sum", "", 0, o->expert_sum == r->expert_sum, expert_sum_case);
     check_slot(c, "add", "", 0, o->add == r->add, add_case);
 }

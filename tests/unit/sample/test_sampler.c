@@ -10,7 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/exact.h"
 #include "src/sample/sampler.h"
+
+static void exp_each(const struct exp_args *a)
+{
+    for (size_t i = 0; i < a->n; i++) {
+        a->y[i] = exp_exact((a->x[i] - a->minus) / a->over);
+    }
+}
 
 static const uint32_t ALL[1] = { 0xffffffffu };
 
@@ -34,7 +42,7 @@ static int32_t draw_at(struct sampler *s, const float *logits, const uint32_t *a
 static int32_t draw_once(const struct sampler_params *p, uint32_t vocab, const float *logits, const int32_t *past, size_t n_past)
 {
     struct sampler *s = NULL;
-    assert_int_equal(sampler_create(p, vocab, &s, NULL), 0);
+    assert_int_equal(sampler_create(p, vocab, exp_each, &s, NULL), 0);
     int32_t token = draw_at(s, logits, ALL, past, n_past, 0);
     sampler_destroy(s);
     return token;
@@ -46,7 +54,7 @@ static void check_frequencies(const struct sampler_params *p, uint32_t vocab, co
     enum { draws = 20000 };
     uint32_t count[32] = { 0 };
     struct sampler *s = NULL;
-    assert_int_equal(sampler_create(p, vocab, &s, NULL), 0);
+    assert_int_equal(sampler_create(p, vocab, exp_each, &s, NULL), 0);
     for (uint32_t i = 0; i < draws; i++) {
         count[draw_at(s, logits, allowed, past, n_past, i)]++;
     }
@@ -71,7 +79,7 @@ static void test_greedy(void **state)
     float logits[5] = { 1.0f, 3.0f, 3.0f, -2.0f, 3.0f };
     assert_int_equal(draw_once(&p, 5, logits, NULL, 0), 1); /* tie: lowest id */
     struct sampler *s = NULL;
-    assert_int_equal(sampler_create(&p, 5, &s, NULL), 0);
+    assert_int_equal(sampler_create(&p, 5, exp_each, &s, NULL), 0);
     uint32_t allowed = 0x1c;
     struct sampler_choice c, top[5];
     assert_int_equal(sampler_draw(s, logits, &allowed, NULL, 0, 7, &c, top, 5, NULL), 0);
@@ -168,7 +176,7 @@ static void test_bias(void **state)
     p.n_bias = 1;
     assert_int_equal(draw_once(&p, 3, logits, NULL, 0), 0);
     struct sampler *s = NULL;
-    assert_int_equal(sampler_create(&p, 3, &s, NULL), 0);
+    assert_int_equal(sampler_create(&p, 3, exp_each, &s, NULL), 0);
     uint32_t allowed = 2; /* only the forbidden one */
     struct sampler_choice c;
     struct error e = { 0 };
@@ -182,7 +190,7 @@ static void test_refusals(void **state)
     (void)state;
     struct sampler_params p = plain();
     struct sampler *s = NULL;
-    assert_int_equal(sampler_create(&p, 3, &s, NULL), 0);
+    assert_int_equal(sampler_create(&p, 3, exp_each, &s, NULL), 0);
     float bad[3] = { NAN, INFINITY, -INFINITY };
     for (int i = 0; i < 3; i++) {
         float logits[3] = { 0.0f, bad[i], 1.0f };
@@ -203,7 +211,7 @@ static void refuse(struct sampler_params p, const char *field)
 {
     struct sampler *s = NULL;
     struct error e = { 0 };
-    assert_int_equal(sampler_create(&p, 10, &s, &e), ERROR_USAGE);
+    assert_int_equal(sampler_create(&p, 10, exp_each, &s, &e), ERROR_USAGE);
     assert_null(s);
     assert_non_null(strstr(e.text, field));
 }
@@ -253,7 +261,7 @@ static void test_clone_and_determinism(void **state)
     p.bias = &bias;
     p.n_bias = 1;
     struct sampler *a = NULL, *b = NULL;
-    assert_int_equal(sampler_create(&p, vocab, &a, NULL), 0);
+    assert_int_equal(sampler_create(&p, vocab, exp_each, &a, NULL), 0);
     bias.add = -100.0f; /* was copied */
     int32_t past[64];
     for (uint32_t i = 0; i < 64; i++) {
