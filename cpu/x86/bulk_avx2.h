@@ -5,7 +5,7 @@
 
 #include "cpu/x86/simd_avx2.h"
 
-#include "cpu/x86/bulk_x86.h"
+#include "cpu/x86/bulk_x86_tmpl.h"
 
 enum {
     BULK_ROWS = 4,     /* activation rows that share a load of integer codes */
@@ -85,6 +85,6 @@ SIMD_INLINE void vf_from_half_pairs(struct vi x, struct vf *ret_low, struct vf *
     *ret_high = (struct vf){_mm256_cvtph_ps(_mm256_extracti128_si256(a, 1)), _mm256_cvtph_ps(_mm256_extracti128_si256(b, 1))};
 }
 
-#include "cpu/x86/bulk_words.h"
+#include "cpu/x86/bulk_words_tmpl.h"
 
 #endif

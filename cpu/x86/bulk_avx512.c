@@ -5,7 +5,7 @@
 
 #include "cpu/x86/bulk_avx512.h"
 
-#include "cpu/x86/bulk_words.h"
+#include "cpu/x86/bulk_words_tmpl.h"
 
 #include "cpu/bulk_table_tmpl.h"
 

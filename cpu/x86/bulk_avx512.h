@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns: what the bulk templates need beyond simd_avx512.h, on AVX-512 F, BW, DQ, VL; integer products are in bulk_words.h
- * or bulk_vnni.h. Must not know: weight formats. */
+/* Owns: what the bulk templates need beyond simd_avx512.h, on AVX-512 F, BW, DQ, VL; integer products are in bulk_words_tmpl.h
+ * or bulk_vnni_tmpl.h. Must not know: weight formats. */
 #ifndef SLUICE_CPU_X86_BULK_AVX512_H
 #define SLUICE_CPU_X86_BULK_AVX512_H
 
 #include "cpu/x86/simd_avx512.h"
 
-#include "cpu/x86/bulk_x86.h"
+#include "cpu/x86/bulk_x86_tmpl.h"
 
 enum {
     BULK_ROWS = 8,      /* activation rows that share a load of integer codes */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Owns: the integer products of the bulk templates on AVX-512 with VNNI: a part is int32 sums, and never overflows. Signed codes
  * are stored 128 above their value. Must not know: weight formats. */
-#ifndef SLUICE_CPU_X86_BULK_VNNI_H
-#define SLUICE_CPU_X86_BULK_VNNI_H
+#ifndef SLUICE_CPU_X86_BULK_VNNI_TMPL_H
+#define SLUICE_CPU_X86_BULK_VNNI_TMPL_H
 
 SIMD_INLINE struct bulk_kind bulk_kind_here(struct bulk_kind kind)
 {

@@ -2,8 +2,8 @@
 /* Owns: the integer products of the bulk templates where bytes are multiplied to words (AVX2, AVX-512 without VNNI): a part is
  * words, each the sum of two products per line. Needs vi_add16, vi_negative8 and vi_ready of the including header. Must not
  * know: weight formats. */
-#ifndef SLUICE_CPU_X86_BULK_WORDS_H
-#define SLUICE_CPU_X86_BULK_WORDS_H
+#ifndef SLUICE_CPU_X86_BULK_WORDS_TMPL_H
+#define SLUICE_CPU_X86_BULK_WORDS_TMPL_H
 
 SIMD_INLINE struct bulk_kind bulk_kind_here(struct bulk_kind kind) { return kind; }
 

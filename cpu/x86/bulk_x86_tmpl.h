@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Owns: what the bulk templates need on every x86 instruction set from AVX2 on. Included by bulk_<isa>.h after its
  * simd_<isa>.h. Must not know: weight formats. */
-#ifndef SLUICE_CPU_X86_BULK_X86_H
-#define SLUICE_CPU_X86_BULK_X86_H
+#ifndef SLUICE_CPU_X86_BULK_X86_TMPL_H
+#define SLUICE_CPU_X86_BULK_X86_TMPL_H
 
 #include <stdbool.h>
 
