@@ -8,8 +8,11 @@ A test script is tests/NAME.py with a line "# suite: quick" (or full, long), fun
 
 It is called as `python tests/NAME.py [build/sluice]`, prints one line a case and last "N passed, N failed, N skipped".
 """
+import glob
 import json
 import os
+import platform
+import re
 import subprocess
 import sys
 import time
@@ -25,10 +28,13 @@ class Skip(Exception):
 
 
 def run(command, status=0, stdin=None, env=None, timeout=120):
-    """Runs a command; stdout and stderr are bytes. An exit status other than `status` fails the case (None: any)."""
+    """Runs a command; stdout and stderr are bytes. An exit status other than `status` fails the case (None: any).
+
+    Bulk rows use our kernels unless a case says otherwise: `--bulk auto` measures, and bits depend on its choice.
+    """
     command = list(map(str, command))
     done = subprocess.run(command, input=stdin, capture_output=True, timeout=timeout,
-                          stdin=subprocess.DEVNULL if stdin is None else None, env={**os.environ, **(env or {})})
+                          stdin=subprocess.DEVNULL if stdin is None else None, env={"SLUICE_BULK": "own", **os.environ, **(env or {})})
     if status is not None and done.returncode != status:
         raise AssertionError(f"{' '.join(command)}: exit {done.returncode}, expected {status}\n"
                              f"{done.stderr.decode(errors='replace')[-2000:]}")
@@ -43,6 +49,13 @@ def sluice(*args, prefix=(), **options):
 def sluice_json(*args, **options):
     """Parsed stdout of a command that prints JSON."""
     return json.loads(sluice(*args, **options).stdout)
+
+
+def libraries(program):
+    """Paths of what a program needs of the system: what ldd lists, and OpenBLAS, which it loads by itself."""
+    loaded = glob.glob(f"/usr/lib/{platform.machine()}-linux-gnu/openblas-pthread/libopenblas.so.0")
+    listed = [run(["ldd", path]).stdout.decode() for path in (program, *loaded)]
+    return sorted({*loaded, *(path for text in listed for path in re.findall(r"(/\S+) \(0x", text))})
 
 
 def run_case(name, function):

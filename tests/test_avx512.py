@@ -79,8 +79,7 @@ def initial_files(folder):
     """Process 1, the kernel check, its libraries where the loader looks for them, and /dev."""
     files = {"start": os.path.join(folder, "start"), "check": CHECK}
     subprocess.run(["cc", "-x", "c", "-o", files["start"], "-"], input=START, text=True, check=True)
-    listed = subprocess.run(["ldd", CHECK], capture_output=True, text=True, check=True).stdout
-    for path in re.findall(r"(/\S+) \(0x", listed):
+    for path in cases.libraries(CHECK):
         files[path[1:] if path.startswith("/lib64/") else "lib/" + os.path.basename(path)] = path
     entries = [(d, 0o040755, b"") for d in ("dev", "lib", "lib64")]
     for name, path in files.items():

@@ -107,7 +107,7 @@ def test_first_products_of_a_process():
     """OpenBLAS gave two threads one buffer when their first products overlapped: one start in fifty was wrong."""
     with open(os.path.join(golden("v2"), "expect.json"), encoding="utf-8") as f:
         ids = max((p["ids"] for p in json.load(f)["prompts"]), key=len)
-    command = ["score", "-q", "-m", golden("v2"), "--tokens", ",".join(map(str, ids)), "-t", "2", "--json"]
+    command = ["score", "-q", "-m", golden("v2"), "--tokens", ",".join(map(str, ids)), "-t", "2", "--bulk", "blas", "--json"]
     outputs = {cases.sluice(*command).stdout for _ in range(80)}
     assert len(ids) > 64 and len(outputs) == 1, outputs
 

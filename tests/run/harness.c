@@ -23,6 +23,7 @@ struct sluice_engine *harness_open(const char *model, ...)
     const char *name, *value;
     va_list ap;
     assert(o && sluice_options_set(o, "model", model, &e) == 0);
+    assert(sluice_options_set(o, "bulk", "own", &e) == 0); /* auto measures, and bits depend on its choice */
     va_start(ap, model);
     while ((name = va_arg(ap, const char *)) != NULL) {
         value = va_arg(ap, const char *);

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Process 1 of the guest (vm.py): runs /commands/NAME one after the other, hands their output and exit status to the host
 # as a tar archive on the second namespace of the drive, and switches off.
-export PATH=/bin HOME=/tmp
+# Bits depend on what --bulk auto measures: cases.py pins it as well.
+export PATH=/bin HOME=/tmp SLUICE_BULK=own
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev

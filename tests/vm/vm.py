@@ -149,8 +149,7 @@ class Guest:
     def add_program(self, path):
         """Into /bin; its libraries where they are here."""
         self.add_file(path, "/bin/" + os.path.basename(path))
-        listed = subprocess.run(["ldd", path], capture_output=True, text=True, check=True).stdout
-        for library in re.findall(r"(/\S+) \(0x", listed):
+        for library in cases.libraries(path):
             self.add_file(library, library)
 
     def make_disk(self, commands, path):
