@@ -85,7 +85,7 @@ void doctor_memory(const char *root, const struct machine *m, struct findings *f
     findings_add(f, FINDING_OK, "memory", "%s; %s may be used (%s)", format_bytes(total, m->memory_total), format_bytes(usable, limit), memory_limit_name(which));
     findings_add(f, known ? FINDING_OK : FINDING_NOTE, "modules", "%s", modules.data != NULL ? modules.data : "unknown");
     if (!known) {
-        findings_advise(f, "run once as root to see modules and their speed, or dmidecode -t memory; the measured rate below counts");
+        findings_advise(f, geteuid() == 0 ? "as in many virtual machines; the measured rate below counts" : "run once as root to see modules and their speed; the measured rate below counts");
     }
     str_deinit(&modules);
     for (int l = 0; l < LIMIT_COUNT; l++) {

@@ -110,7 +110,7 @@ void host_memory(const char *root, struct str *out)
         host_memory_modules(table, (size_t)got, out);
     }
     if (out->len == before) {
-        str_printf(out, "unknown modules (%s)", fd < 0 ? strerror(code) : "none in the SMBIOS table");
+        str_printf(out, "modules unknown (%s)", fd >= 0 ? "none in the SMBIOS table" : code == ENOENT ? "the system shows no SMBIOS table" : strerror(code));
     }
     if (fd >= 0) {
         close(fd);

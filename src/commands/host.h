@@ -13,7 +13,7 @@
 /* "8 x DDR5-4800, 512.00 GiB" from an SMBIOS structure table; nothing where it has no populated module. */
 void host_memory_modules(const unsigned char *table, size_t bytes, struct str *out);
 
-/* The same from this machine, or why not: "unknown modules (/sys/firmware/dmi/tables/DMI: Permission denied)". */
+/* The same from this machine, or why not: "modules unknown (Permission denied)". */
 void host_memory(const char *root, struct str *out);
 
 /* "ext4 on nvme0n1 (Samsung SSD 990 PRO)"; as much of it as can be found. `root` is put before /proc and /sys. */
