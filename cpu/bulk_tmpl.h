@@ -86,16 +86,17 @@ SIMD_INLINE void bulk_rows(struct bulk_kind kind, const struct bulk_panel *p, ui
             bulk_pair_sums(act->bsum16 + i * (act->stride / 16) + 16 * b, sums[i] + 16 * b);
         }
     }
+    const uint32_t groups = kind.block / kind.group, runs = kind.group / 4 / kind.run;
     for (size_t b = 0, col = 0; b < blocks; b++) {
         struct vi total[BULK_ROWS], part[BULK_ROWS];
         SIMD_UNROLL
         for (uint32_t i = 0; i < rows; i++) {
             total[i] = kind.is_signed ? vi_load(p->start[b]) : vi_zero();
         }
-        for (uint32_t g = 0; g < kind.block / kind.group; g++, scales += 64) {
+        for (uint32_t g = 0; g < groups; g++, scales += 64) {
             struct vi scale = kind.block == 32 ? bulk_unit_scale() : vi_load(scales);
             SIMD_UNROLL
-            for (uint32_t l = 0; l < kind.group / 4 / kind.run; l++, col += 4 * kind.run) {
+            for (uint32_t l = 0; l < runs; l++, col += 4 * kind.run) {
                 bulk_run(kind, p->code[0] + 16 * col, q, col, rows, part);
                 SIMD_UNROLL
                 for (uint32_t i = 0; i < rows; i++) {
