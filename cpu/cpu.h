@@ -19,6 +19,7 @@ struct cpu_flags {
     bool avx512;      /* F, BW, DQ, VL */
     bool avx512_vnni, avx512_vbmi, avx512_bf16;
     bool amx_int8, amx_bf16;
+    int amx_refused; /* errno: the processor has AMX, but the system does not let this process use it; the flags are off */
     char brand[64];
 };
 

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Owns: what the processor offers and the operating system has enabled. Must not know: kernels. */
+#include <asm/prctl.h>
 #include <cpuid.h>
+#include <errno.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "cpu/cpu.h"
 
@@ -40,6 +44,13 @@ static void detect_brand(char ret_brand[64])
     }
 }
 
+/* Linux gives tile registers to processes that ask, from then on for all their threads. 0 or errno. */
+static int ask_for_tiles(void)
+{
+    enum { TILE_DATA = 18 }; /* number of that register state */
+    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0 ? 0 : errno;
+}
+
 enum { STATE_YMM = 0x06, STATE_ZMM = 0xe6, STATE_TILE = 0x60000 };
 
 void cpu_detect(struct cpu_flags *ret_flags)
@@ -62,6 +73,8 @@ void cpu_detect(struct cpu_flags *ret_flags)
     ret_flags->avx512_vnni = ret_flags->avx512 && bit(extended.ecx, 11);
     ret_flags->avx512_vbmi = ret_flags->avx512 && bit(extended.ecx, 1);
     ret_flags->avx512_bf16 = ret_flags->avx512 && bit(more.eax, 5);
+    ret_flags->amx_refused = tile ? ask_for_tiles() : 0;
+    tile = tile && ret_flags->amx_refused == 0;
     ret_flags->amx_int8 = tile && bit(extended.edx, 25);
     ret_flags->amx_bf16 = tile && bit(extended.edx, 22);
     detect_brand(ret_flags->brand);

@@ -50,6 +50,10 @@ void doctor_processor(struct findings *f)
     enum cpu_isa best = cpu_isa_best(&c);
     findings_add(f, best == CPU_SCALAR ? FINDING_NOTE : FINDING_OK, "kernels", "%s; this processor has: %s; not: %s", cpu_isa_name(best),
                  there.len > 0 ? there.data : "none", missing.len > 0 ? missing.data : "none");
+    if (c.amx_refused != 0) {
+        findings_add(f, FINDING_NOTE, "amx", "the processor has it, the system refuses tile registers to this process (%s)", strerror(c.amx_refused));
+        findings_advise(f, "a container's seccomp profile or an old kernel (before 5.16) forbids arch_prctl(ARCH_REQ_XCOMP_PERM)");
+    }
     if (best == CPU_SCALAR) {
         findings_advise(f, "AVX2, FMA and F16C are needed for speed; in a virtual machine let the guest see the host's processor");
     }

@@ -77,6 +77,9 @@ static int choose_isa(struct engine *g, struct cpu_flags *flags, struct error *e
         }
     }
     cpu_ops_init(&g->ops, g->isa, flags);
+    if (flags->amx_refused != 0) {
+        engine_step_down(g, "amx", "not used: the system refuses tile registers to this process (%s)", strerror(flags->amx_refused));
+    }
     g->act_f32 = strcmp(g->settings.activations, "f32") == 0;
     return 0;
 }
