@@ -48,13 +48,8 @@ static void bulk_f32_transpose(const uint8_t *rows, size_t row_bytes, uint32_t c
 /* Any format: dequantised by rows, of which there are `lanes`. */
 static void bulk_f32_unpack_any(const struct matrix_view *w, uint32_t r, uint32_t lanes, uint32_t col, uint32_t cols, dequantise_fn *dequantise, struct bulk_f32_panel *ret)
 {
-    const struct weight_format_info *info = weight_format_info(w->format);
     float rows[BULK_LANES * BULK_F32_COLS + 4] = {0};
-    struct matrix_view part = matrix_view_rows(*w, r, lanes);
-    part.data = (const uint8_t *)part.data + (size_t)(col / info->block_elems) * info->block_bytes;
-    part.scale = part.scale ? part.scale + col / FORMAT_SCALE_BLOCK : NULL;
-    part.cols = cols;
-    dequantise(&(struct dequantise_args){.w = part, .y = rows, .row_begin = 0, .row_end = lanes});
+    bulk_dequantise(w, r, lanes, col, cols, dequantise, rows);
     bulk_f32_transpose((const uint8_t *)rows, cols * sizeof(float), cols, ret);
 }
 

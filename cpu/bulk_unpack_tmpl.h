@@ -6,20 +6,8 @@
 #define SLUICE_CPU_BULK_UNPACK_TMPL_H
 
 #include "cpu/blocks.h"
+#include "cpu/bulk_rows_tmpl.h"
 #include "cpu/bulk_tmpl.h"
-
-/* 16 bytes of each of 16 rows: line q holds bytes 4q..4q+3 of every row. */
-SIMD_INLINE void bulk_transpose(const uint8_t *p, size_t row_bytes, struct vi ret[4])
-{
-    struct vi r0 = vi_load_quad(p, 4 * row_bytes), r1 = vi_load_quad(p + row_bytes, 4 * row_bytes);
-    struct vi r2 = vi_load_quad(p + 2 * row_bytes, 4 * row_bytes), r3 = vi_load_quad(p + 3 * row_bytes, 4 * row_bytes);
-    struct vi low01 = vi_zip32_low(r0, r1), low23 = vi_zip32_low(r2, r3);
-    struct vi high01 = vi_zip32_high(r0, r1), high23 = vi_zip32_high(r2, r3);
-    ret[0] = vi_zip64_low(low01, low23);
-    ret[1] = vi_zip64_high(low01, low23);
-    ret[2] = vi_zip64_low(high01, high23);
-    ret[3] = vi_zip64_high(high01, high23);
-}
 
 /* Half floats of 16 rows, times a power of two. */
 SIMD_INLINE void bulk_halves(const uint8_t *p, size_t row_bytes, float factor, float y[BULK_LANES])
