@@ -12,6 +12,8 @@ void cpu_ops_init_avx512(struct ops *ops, const struct cpu_flags *flags);
 void cpu_ops_init_bulk_avx2(struct ops *ops);
 void cpu_ops_init_bulk_avx512(struct ops *ops);
 void cpu_ops_init_bulk_avx512_vnni(struct ops *ops);
+void cpu_ops_init_bulk_avx512_bf16(struct ops *ops);
+void cpu_ops_init_bulk_amx(struct ops *ops); /* needs AVX-512 with BF16 as well */
 
 /* For the first two alone: what is no weight format, and weight formats on processors that have VNNI as well. */
 void cpu_ops_init_vector_avx2(struct ops *ops);

@@ -16,6 +16,9 @@ void ops_init_native(struct ops *ops, enum cpu_isa isa, const struct cpu_flags *
     if (isa >= CPU_AVX512) {
         cpu_ops_init_avx512(ops, flags);
         (flags->avx512_vnni ? cpu_ops_init_bulk_avx512_vnni : cpu_ops_init_bulk_avx512)(ops);
+        if (flags->avx512_bf16) {
+            (flags->amx_bf16 ? cpu_ops_init_bulk_amx : cpu_ops_init_bulk_avx512_bf16)(ops);
+        }
     }
 }
 

@@ -223,6 +223,9 @@ struct ops {
     dequantise_fn *dequantise[FORMAT_COUNT];
     void (*bulk[FORMAT_COUNT])(const struct matvec_args *); /* any n; int8 activations; NULL for float formats */
     void (*bulk_f32)(const struct matvec_args *, dequantise_fn *of_format); /* any n and format; reads act.x only */
+    /* Any n, reads act.x only, rounds to bfloat16: to be preferred. NULL: no units for it, or not for this format. */
+    void (*bulk_bf16[FORMAT_COUNT])(const struct matvec_args *, dequantise_fn *of_format);
+    const char *bf16_units; /* of bulk_bf16, they decide its bits: "avx512-bf16", "amx"; NULL: none */
     float (*dot16)(const float *a, const float *b, size_t n);
     void (*rmsnorm)(const struct rmsnorm_args *);
     void (*rope)(const struct rope_args *);

@@ -41,7 +41,9 @@ static void call_matvec(const struct kernel *k, const struct kernel_place *p, ui
 static void call_bulk(const struct kernel *k, const struct kernel_place *p, uint64_t index, bool cached)
 {
     struct matvec_args a = matvec_args_of(k, p, index, cached);
-    if (k->ops->bulk[k->format] != NULL) {
+    if (k->ops->bulk_bf16[k->format] != NULL) {
+        k->ops->bulk_bf16[k->format](&a, k->ops->dequantise[k->format]);
+    } else if (k->ops->bulk[k->format] != NULL) {
         k->ops->bulk[k->format](&a);
     } else {
         k->ops->bulk_f32(&a, k->ops->dequantise[k->format]);

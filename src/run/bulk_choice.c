@@ -82,7 +82,7 @@ static int choose_by_time(struct engine *g, struct error *e)
         size_t n = strlen(text);
         g->bulk_own[f] = BLAS_GAIN * blas >= own;
         snprintf(text + n, sizeof(text) - n, "%s%s %s (%.1fx)", n ? ", " : "", weight_format_info((enum weight_format)f)->name,
-                 g->bulk_own[f] ? "own" : "OpenBLAS", own > 0 ? blas / own : 1.0);
+                 !g->bulk_own[f] ? "OpenBLAS" : g->ops.bulk_bf16[f] && !g->act_f32 ? g->ops.bf16_units : "own", own > 0 ? blas / own : 1.0);
     }
     free(p);
     engine_step_down(g, "bulk", "%s; in brackets the time of OpenBLAS over that of our kernels", text);

@@ -9,7 +9,8 @@ enum { PRODUCTS_MAX = 4, QUANTISE_ROWS = 16, EXACT_TILE_ROWS = 64 };
 
 uint32_t product_act_block(const struct engine *g, enum weight_format f, bool bulk)
 {
-    return g->act_f32 || (bulk && !g->bulk_own[f]) ? 0 : weight_format_info(f)->act_block;
+    bool as_floats = bulk && (!g->bulk_own[f] || g->ops.bulk_bf16[f]);
+    return g->act_f32 || as_floats ? 0 : weight_format_info(f)->act_block;
 }
 
 static uint32_t form_of_block(uint32_t block)
@@ -93,7 +94,9 @@ struct act_rows activation_rows(const struct engine *g, const struct activation 
 static void tile_own(const struct engine *g, const struct matrix_view *w, struct act_rows act, uint32_t n, float *y, size_t y_stride)
 {
     struct matvec_args args = {.w = *w, .act = act, .y = y, .y_stride = y_stride, .n = n, .row_begin = 0, .row_end = w->rows};
-    if (product_act_block(g, w->format, true) != 0) {
+    if (g->ops.bulk_bf16[w->format] && !g->act_f32) {
+        g->ops.bulk_bf16[w->format](&args, g->ops.dequantise[w->format]);
+    } else if (product_act_block(g, w->format, true) != 0) {
         g->ops.bulk[w->format](&args);
     } else {
         g->ops.bulk_f32(&args, g->ops.dequantise[w->format]);
