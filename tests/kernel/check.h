@@ -82,6 +82,7 @@ void check_bench(struct check *c, const char *op, const char *variant, struct ch
 /* ---- the groups ---- */
 
 void check_bulk(struct check *c);
+void check_bulk_bf16(struct check *c); /* where there are units for it */
 void check_matvec(struct check *c);
 void check_vector(struct check *c);
 void check_attention(struct check *c);

@@ -52,6 +52,27 @@ static void run_table(struct check *c)
     check_gemm(c);
 }
 
+/* With AMX and without it: a table has the faster one only. */
+static void run_bf16(struct check *c, struct cpu_flags flags)
+{
+    const struct ops *best = c->ops;
+    struct ops ops;
+    if (best->bf16_units == NULL) {
+        printf("SKIPPED bulk_bf16: this processor has no AVX-512 with BF16; those kernels and AMX are NOT checked here\n");
+        return;
+    }
+    check_bulk_bf16(c);
+    if (!flags.amx_bf16) {
+        printf("SKIPPED bulk_bf16 amx: %s; it is NOT checked here\n", flags.amx_refused != 0 ? "refused by the system" : "this processor does not have it");
+        return;
+    }
+    flags.amx_bf16 = false;
+    cpu_ops_init(&ops, CPU_AVX512, &flags);
+    c->ops = &ops;
+    check_bulk_bf16(c);
+    c->ops = best;
+}
+
 int main(int argc, char **argv)
 {
     struct options o = {.check = {.seed = (uint64_t)time(NULL), .cases = 60}, .all_isas = true};
@@ -86,6 +107,9 @@ int main(int argc, char **argv)
         o.check.ref = &ref;
         o.check.ops = isa == CPU_SCALAR ? &ref : &ops;
         run_table(&o.check);
+        if (isa == CPU_AVX512) {
+            run_bf16(&o.check, flags);
+        }
     }
     check_deinit(&o.check);
     printf("%u slots failed\n", o.check.failures);
