@@ -4,7 +4,7 @@
  * Integer formats too: 16 x 16 outputs by 32 columns take 16 cycles of the tile units in bfloat16, and in int8 as well, since
  * a block of 32 fills half of a tile; but int8 sums have to leave the tiles after each block or group of 32 for their scales:
  * 16 cycles to store them, and conversion, scaling and two accesses to y for 16 registers, 40 cycles more. */
-#include "cpu/x86/bulk_bf16_x86.h"
+#include "cpu/x86/bulk_avx512_bf16.h"
 #include "cpu/x86/init.h"
 #include "cpu/x86/tile.h"
 

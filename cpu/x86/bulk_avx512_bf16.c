@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Owns: bulk products in bfloat16 on AVX-512 with BF16, for formats that are floats. Must not know: other instruction sets. */
-#include "cpu/x86/bulk_bf16_x86.h"
+#include "cpu/x86/bulk_avx512_bf16.h"
 #include "cpu/x86/init.h"
 
 #include "cpu/bulk_bf16.h"

@@ -16,7 +16,7 @@ FOLDERS = ["include", "src", "io", "cpu", "cuda"]
 CXX_SEEN = ("include/", "cuda/gpu.h")
 FLAGS = ["-I.", "-Iinclude", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-Wno-unused-function", "-D_GNU_SOURCE"]
 AVX2 = ["-mavx2", "-mfma", "-mf16c"]
-AVX512 = ["-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni"]
+AVX512 = ["-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni", "-mavx512bf16"]
 
 
 def find_compiler(*names):
@@ -35,7 +35,7 @@ def isa_flags(header):
     """Flags of the instruction set that a header of cpu/x86 is written for."""
     if not header.startswith("cpu/x86/"):
         return []
-    return AVX2 + (AVX512 if "avx512" in header else [])
+    return AVX2 + (AVX512 if "avx512" in header else ["-mamx-tile"] if "tile" in header else [])
 
 
 def compiles(root, header, command):

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Owns: what bulk_bf16_tmpl.h needs on every x86 processor with bfloat16: AVX-512 with BF16. Must not know: weight formats. */
-#ifndef SLUICE_CPU_X86_BULK_BF16_X86_H
-#define SLUICE_CPU_X86_BULK_BF16_X86_H
+#ifndef SLUICE_CPU_X86_BULK_AVX512_BF16_H
+#define SLUICE_CPU_X86_BULK_AVX512_BF16_H
 
 #include "cpu/x86/dot_avx512bw.h"
 
