@@ -266,8 +266,8 @@ static void test_every_shape_binds(void **state)
         struct synth_model m;
         struct synth_reduction none = {UINT32_MAX, UINT32_MAX, UINT32_MAX, false};
         struct bind_options o = {.path = path, .group_routing = true, .allow_header_only = true};
-        struct weights *w;
-        struct tokenizer *t;
+        struct weights *w = NULL;
+        struct tokenizer *t = NULL;
         struct error e = {0};
         assert_int_equal(command_synth(6, (char **)(uintptr_t)argv, NULL), 0);
         if (weights_open(&o, &w, &e) != 0 || tokenizer_open(path, NULL, &t, &e) != 0) {
