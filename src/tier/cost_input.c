@@ -43,7 +43,8 @@ static void add(struct cost *c, enum cost_part part, const struct weight_ref *re
     if (ref->scale != NULL) {
         c->bytes[part] += (double)(ceil_div_u64(ref->rows, FORMAT_SCALE_BLOCK) * ceil_div_u64(ref->cols, FORMAT_SCALE_BLOCK) * sizeof(float));
     }
-    *(floats || info == NULL || info->act_block == 0 ? &c->float_weights[part] : &c->int8_weights[part]) += n;
+    double *weights = floats || info == NULL || info->act_block == 0 ? c->float_weights : c->int8_weights;
+    weights[part] += n;
 }
 
 void cost_input_init(struct cost *ret, const struct weights *w)
