@@ -287,12 +287,10 @@ static int open_weights(struct engine *g, const struct engine_hooks *hooks, stru
     return r < 0 ? r : engine_nodes_verify(g, e);
 }
 
-static int open_blas(struct engine *g, uint32_t threads, struct error *e)
+static int open_blas(struct engine *g, const struct cpu_flags *flags, uint32_t threads, struct error *e)
 {
-    struct cpu_flags flags;
     struct cpu_blas blas;
-    cpu_detect(&flags);
-    int r = cpu_blas_open(&blas, &g->ops, &flags, threads, e);
+    int r = cpu_blas_open(&blas, &g->ops, flags, threads, e);
     if (r == 0) {
         log_print(&g->log, LOG_INFO, "OpenBLAS: %s, kernels for %s", blas.config, blas.core);
     }
@@ -300,13 +298,13 @@ static int open_blas(struct engine *g, uint32_t threads, struct error *e)
 }
 
 /* Threads that read are made before this one is pinned: they would stay on its core. */
-static int open_pool_and_weights(struct engine *g, const struct engine_hooks *hooks, uint32_t threads, struct error *e)
+static int open_pool_and_weights(struct engine *g, const struct engine_hooks *hooks, const struct cpu_flags *flags, uint32_t threads, struct error *e)
 {
     struct reader_options ro = {.depth = READ_DEPTH, .chunk = READ_CHUNK, .direct = true, .drop_behind = true};
     struct reader *reader = NULL;
     int r = g->script ? 0 : reader_create(&ro, &reader, e);
     if (r == 0 && !g->script && g->settings.ubatch > OPS_MAX_ROWS) { /* otherwise no row is bulk */
-        r = open_blas(g, threads, e);
+        r = open_blas(g, flags, threads, e);
     }
     r = r < 0 ? r : engine_nodes_pool(g, threads, e);
     r = r < 0 ? r : bulk_choose(g, e);
@@ -373,7 +371,7 @@ static int open_all(struct engine *g, const struct settings *settings, const str
     g->tokens_decode = counters_register(&g->counters, "tokens.decode", "rows computed one token at a time");
     g->weight_bytes = counters_register(&g->counters, "weights.bytes", "weight bytes read by kernels");
     announce_choices(g);
-    r = open_pool_and_weights(g, hooks, threads, e);
+    r = open_pool_and_weights(g, hooks, &flags, threads, e);
     return r < 0 ? r : fingerprint(g, e);
 }
 
