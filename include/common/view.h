@@ -48,6 +48,13 @@ struct weight_view {
     enum weight_format format;
 };
 
+/* Bytes that a kernel reads for `rows` rows of w, FP8 scales included. */
+static inline uint64_t weight_rows_bytes(const struct weight_view *w, uint32_t rows)
+{
+    uint64_t scales = w->scale != NULL ? ceil_div_u64(rows, FORMAT_SCALE_BLOCK) * w->scale_cols : 0;
+    return (uint64_t)rows * w->row_bytes + scales * sizeof(float);
+}
+
 /* Rows of one tile: what a task computes, and where parts may end. A power of two, so that tiles of a matrix are the same ones
  * however many nodes it is spread over; small matrices have small ones, so that all threads get some. */
 static inline uint32_t weight_tile_rows(uint32_t rows, uint32_t cols)

@@ -42,6 +42,7 @@ static int add_residual(struct engine *g, struct batch *b, struct error *e)
 static int normalise(struct engine *g, struct batch *b, const float *w, struct activation *ret, struct error *e)
 {
     struct row_job j = {.g = g, .b = b, .w = w};
+    counter_add(g->weight_bytes, g->shape->hidden * sizeof(*w));
     *ret = (struct activation){.x = g->work.norm, .stride = row_stride(g->shape->hidden), .n = b->n, .cols = g->shape->hidden, .form = g->work.form};
     return engine_parallel(g, b->n, norm_task, &j, e);
 }

@@ -140,7 +140,7 @@ int ffn_run(struct engine *g, struct activation *in, struct ffn_unit *units, uin
         }
         tiles_add(&job.gate_up, u->gate, u->bulk);
         tiles_add(&job.down, u->down, u->bulk);
-        counter_add(g->weight_bytes, (uint64_t)u->gate->rows * (u->gate->row_bytes + u->up->row_bytes) + (uint64_t)u->down->rows * u->down->row_bytes);
+        counter_add(g->weight_bytes, weight_rows_bytes(u->gate, u->gate->rows) + weight_rows_bytes(u->up, u->up->rows) + weight_rows_bytes(u->down, u->down->rows));
     }
     uint32_t count[2 * WEIGHT_NODES_MAX], nodes = job.gate_up.nodes;
     for (uint32_t k = 0; k < nodes; k++) {

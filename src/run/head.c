@@ -8,6 +8,7 @@
 void head_normalise(struct engine *g, const float *x, uint32_t n, const float *w, float *y)
 {
     size_t stride = row_stride(g->shape->hidden);
+    counter_add(g->weight_bytes, g->shape->hidden * sizeof(*w));
     g->ops.rmsnorm(&(struct rmsnorm_args){.x = x, .x_stride = stride, .w = w, .y = y, .y_stride = stride, .n = n, .cols = g->shape->hidden, .eps = g->shape->rms_eps});
 }
 

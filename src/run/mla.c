@@ -231,6 +231,19 @@ static int attend_exact(struct mla_job *j, const struct span *span, struct error
     return r;
 }
 
+/* Norms, and heads of the latent once for as many rows as attend together. */
+static void count_weights(const struct mla_job *j)
+{
+    const struct engine *g = j->g;
+    const struct weight_view *fused = &j->l->matrix[ROLE_KV_B], *k = &j->l->matrix[ROLE_K_B], *v = &j->l->matrix[ROLE_V_B];
+    uint64_t latent = weight_rows_bytes(fused, fused->rows) + weight_rows_bytes(k, k->rows) + weight_rows_bytes(v, v->rows), times = 0;
+    for (uint32_t i = 0; i < j->b->n_spans; i++) {
+        const struct span *s = &j->b->spans[i];
+        times += s->bulk ? 1 : ceil_div_u64(s->end - s->begin, g->work.size.attn_rows);
+    }
+    counter_add(g->weight_bytes, times * latent + (g->shape->q_lora + g->shape->kv_lora) * sizeof(float));
+}
+
 int mla_run(struct engine *g, const struct batch *b, uint32_t layer, struct activation *norm, struct error *e)
 {
     const struct shape *s = g->shape;
@@ -242,6 +255,7 @@ int mla_run(struct engine *g, const struct batch *b, uint32_t layer, struct acti
     if (r < 0) {
         return r;
     }
+    count_weights(&job);
     struct activation heads = {.x = g->work.heads, .stride = row_stride(s->heads * s->v_head), .n = b->n, .cols = s->heads * s->v_head, .form = g->work.form};
     struct product o = {&job.l->matrix[ROLE_O], g->work.out, row_stride(s->hidden)};
     return products_run(g, &o, 1, &heads, b->spans, b->n_spans, false, e);

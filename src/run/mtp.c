@@ -29,6 +29,7 @@ int mtp_embed(struct engine *g, struct batch *b, const struct mtp_row *rows, uin
     if (r < 0) {
         return r;
     }
+    counter_add(g->weight_bytes, b->n * weight_rows_bytes(&g->resident->embed, 1) + 2 * s->hidden * sizeof(float));
     struct activation in = {.x = g->work.mtp_in, .stride = row_stride(2 * s->hidden), .n = b->n, .cols = 2 * s->hidden, .form = g->work.form};
     struct product p = {&job.l->matrix[ROLE_MTP_EH], b->x, row_stride(s->hidden)};
     return products_run(g, &p, 1, &in, b->spans, b->n_spans, false, e);

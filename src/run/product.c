@@ -237,7 +237,7 @@ int products_run(struct engine *g, const struct product *p, uint32_t n, struct a
         }
     }
     for (uint32_t i = 0; i < n; i++) {
-        counter_add(g->weight_bytes, (uint64_t)p[i].w->rows * p[i].w->row_bytes);
+        counter_add(g->weight_bytes, n_spans * weight_rows_bytes(p[i].w, p[i].w->rows));
     }
     return 0;
 }

@@ -64,6 +64,7 @@ int router_run(struct engine *g, const struct batch *b, uint32_t layer, struct a
     if (r < 0) {
         return r;
     }
+    counter_add(g->weight_bytes, job.bias != NULL ? g->shape->experts * sizeof(*job.bias) : 0);
     uint32_t k = g->shape->experts_used;
     for (uint32_t i = 0; i < b->n; i++) {
         const struct session_hooks *h = &b->rows[i].session->hooks;

@@ -236,6 +236,7 @@ int step_open(struct engine *g, const struct step_feed *feeds, uint32_t n, struc
     r = prepare_pages(s, e);
     if (r == 0 && !g->script) {
         r = engine_parallel(g, s->main.n, embed_task, s, e);
+        counter_add(g->weight_bytes, s->main.n * weight_rows_bytes(&g->resident->embed, 1));
     }
     if (r < 0) {
         step_end(s);
