@@ -76,7 +76,7 @@ SIMD_INLINE struct vf add_last(struct float_step w, const float *x, uint32_t n, 
 enum {
     FLOAT_BLOCK = FORMAT_SCALE_BLOCK,
     FLOAT_STEPS = FLOAT_BLOCK / FLOAT_STEP,
-    FLOAT_ROWS = 4,        /* weight rows at a time */
+    FLOAT_ROWS = 4,        /* weight rows at a time: so many streams need no prefetching of ours */
     FLOAT_ROWS_OF_TWO = 2, /* with two activation rows: as many sums as registers hold */
 };
 
@@ -175,13 +175,14 @@ SIMD_INLINE struct vf add_last_block(const uint8_t *w, const float *x, uint32_t 
     return vf_select(vi_first((count + 1) / 2), add_block_sum(f.scaled, scale, sum, acc), f.scaled ? acc : sum);
 }
 
-/* `rows` weight rows from r times n activation rows. */
-SIMD_INLINE void tile_floats(const struct matvec_args *a, uint32_t r, uint32_t rows, uint32_t n, struct float_format f)
+/* `rows` weight rows, the first r, `span` apart, times n activation rows. */
+SIMD_INLINE void tile_floats(const struct matvec_args *a, uint32_t r, uint32_t rows, uint32_t span, uint32_t n,
+                             struct float_format f)
 {
     struct vf acc[OPS_MAX_ROWS * FLOAT_ROWS];
     const uint32_t cols = a->w.cols, whole = cols - cols % FLOAT_BLOCK;
     const uint8_t *w = row_data(&a->w, r);
-    const size_t stride = a->w.row_bytes;
+    const size_t stride = span * a->w.row_bytes;
     float scale[FLOAT_ROWS] = {0};
     for (uint32_t i = 0; i < rows * n; i++) {
         acc[i] = vf_zero();
@@ -191,8 +192,7 @@ SIMD_INLINE void tile_floats(const struct matvec_args *a, uint32_t r, uint32_t r
         const float *x = a->act.x + c;
         SIMD_UNROLL
         for (uint32_t j = 0; j < rows; j++) {
-            prefetch(at + j * stride + PREFETCH_AHEAD, FLOAT_BLOCK * f.bytes);
-            scale[j] = f.scaled ? 256.0f * scale_row(&a->w, r + j)[c / FLOAT_BLOCK] : 0;
+            scale[j] = f.scaled ? 256.0f * scale_row(&a->w, r + j * span)[c / FLOAT_BLOCK] : 0;
         }
         if (c < whole && SIMD_LITERAL(n)) {
             add_block_few(at, stride, rows, x, a->act.stride, n, f, scale, acc);
@@ -208,25 +208,26 @@ SIMD_INLINE void tile_floats(const struct matvec_args *a, uint32_t r, uint32_t r
     SIMD_UNROLL
     for (uint32_t j = 0; j < rows; j++) {
         for (uint32_t i = 0; i < n; i++) {
-            a->y[i * a->y_stride + r + j] = vf_sum(acc[i * rows + j]);
+            a->y[i * a->y_stride + r + j * span] = vf_sum(acc[i * rows + j]);
         }
     }
 }
 
 SIMD_INLINE void matvec_floats(const struct matvec_args *a, struct float_format f)
 {
+    const uint32_t rows = a->n == 2 ? FLOAT_ROWS_OF_TWO : FLOAT_ROWS, span = row_span(a, rows);
     uint32_t r = a->row_begin;
-    for (; a->n == 1 && r + FLOAT_ROWS <= a->row_end; r += FLOAT_ROWS) {
-        tile_floats(a, r, FLOAT_ROWS, 1, f);
+    for (; r < a->row_begin + span; r++) {
+        if (a->n == 1) {
+            tile_floats(a, r, FLOAT_ROWS, span, 1, f);
+        } else if (a->n == 2) {
+            tile_floats(a, r, FLOAT_ROWS_OF_TWO, span, 2, f);
+        } else {
+            tile_floats(a, r, FLOAT_ROWS, span, a->n, f);
+        }
     }
-    for (; a->n == 2 && r + FLOAT_ROWS_OF_TWO <= a->row_end; r += FLOAT_ROWS_OF_TWO) {
-        tile_floats(a, r, FLOAT_ROWS_OF_TWO, 2, f);
-    }
-    for (; r + FLOAT_ROWS <= a->row_end; r += FLOAT_ROWS) {
-        tile_floats(a, r, FLOAT_ROWS, a->n, f);
-    }
-    for (; r < a->row_end; r++) {
-        tile_floats(a, r, 1, a->n, f);
+    for (r += (rows - 1) * span; r < a->row_end; r++) {
+        tile_floats(a, r, 1, 1, a->n, f);
     }
 }
 

@@ -29,22 +29,30 @@ SIMD_INLINE const uint8_t *row_data(const struct matrix_view *w, uint32_t r)
     return (const uint8_t *)w->data + (size_t)r * w->row_bytes;
 }
 
+/* Weight rows that go together, `rows` at a time, lie so many rows apart: each of them then goes on where the one before it
+ * ended, one long stream, which the processor's own prefetching follows. Of short rows side by side it loses track. */
+SIMD_INLINE uint32_t row_span(const struct matvec_args *a, uint32_t rows)
+{
+    return (a->row_end - a->row_begin) / rows;
+}
+
 /* ---- blocks against int8 activations ---- */
 
-/* `rows` weight rows from r times n activation rows; one of the two is 1. */
-SIMD_INLINE void tile_blocks(const struct matvec_args *a, uint32_t r, uint32_t rows, uint32_t n,
+/* `rows` weight rows, the first r, `span` apart, times n activation rows; one of the two is 1. */
+SIMD_INLINE void tile_blocks(const struct matvec_args *a, uint32_t r, uint32_t rows, uint32_t span, uint32_t n,
                              STEP_FUNCTION((*step)), uint32_t step_blocks, uint32_t elems, uint32_t bytes)
 {
     struct vf acc[OPS_MAX_ROWS];
     const uint32_t blocks = a->w.cols / elems, whole = blocks - blocks % step_blocks;
     const uint8_t *w = row_data(&a->w, r);
+    const size_t stride = span * a->w.row_bytes;
     for (uint32_t i = 0; i < rows * n; i++) {
         acc[i] = vf_zero();
     }
     for (uint32_t b = 0; b < whole; b += step_blocks) {
         SIMD_UNROLL
         for (uint32_t j = 0; j < rows; j++) {
-            const uint8_t *at = w + j * a->w.row_bytes + (size_t)b * bytes;
+            const uint8_t *at = w + j * stride + (size_t)b * bytes;
             prefetch(at + PREFETCH_AHEAD, (size_t)step_blocks * bytes);
             step(at, step_blocks, &a->act, (size_t)b * elems, n, acc + j * n);
         }
@@ -53,14 +61,14 @@ SIMD_INLINE void tile_blocks(const struct matvec_args *a, uint32_t r, uint32_t r
         SIMD_UNROLL
         for (uint32_t j = 0; j < rows; j++) {
             uint8_t padded[STEP_MAX_BYTES] = {0};
-            memcpy(padded, w + j * a->w.row_bytes + (size_t)whole * bytes, (size_t)(blocks - whole) * bytes);
+            memcpy(padded, w + j * stride + (size_t)whole * bytes, (size_t)(blocks - whole) * bytes);
             step(padded, blocks - whole, &a->act, (size_t)whole * elems, n, acc + j * n);
         }
     }
     SIMD_UNROLL
     for (uint32_t j = 0; j < rows; j++) {
         for (uint32_t i = 0; i < n; i++) {
-            a->y[i * a->y_stride + r + j] = vf_sum(acc[j * n + i]);
+            a->y[i * a->y_stride + r + j * span] = vf_sum(acc[j * n + i]);
         }
     }
 }
@@ -71,14 +79,21 @@ SIMD_INLINE void matvec_blocks(const struct matvec_args *a, STEP_FUNCTION((*step
                                uint32_t elems, uint32_t bytes, uint32_t rows)
 {
     uint32_t r = a->row_begin;
-    for (; a->n == 1 && r + rows <= a->row_end; r += rows) {
-        tile_blocks(a, r, rows, 1, step, step_blocks, elems, bytes);
-    }
-    for (; a->n == 2 && r < a->row_end; r++) {
-        tile_blocks(a, r, 1, 2, step, step_blocks, elems, bytes);
+    if (a->n == 1) {
+        const uint32_t span = row_span(a, rows);
+        for (; r < a->row_begin + span; r++) {
+            tile_blocks(a, r, rows, span, 1, step, step_blocks, elems, bytes);
+        }
+        r += (rows - 1) * span;
     }
     for (; r < a->row_end; r++) {
-        tile_blocks(a, r, 1, a->n, step, step_blocks, elems, bytes);
+        if (a->n == 1) {
+            tile_blocks(a, r, 1, 1, 1, step, step_blocks, elems, bytes);
+        } else if (a->n == 2) {
+            tile_blocks(a, r, 1, 1, 2, step, step_blocks, elems, bytes);
+        } else {
+            tile_blocks(a, r, 1, 1, a->n, step, step_blocks, elems, bytes);
+        }
     }
 }
 
