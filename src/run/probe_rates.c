@@ -2,6 +2,7 @@
 /* Owns: the measuring of probe_rates.h. Must not know: models, plans. */
 #include "src/run/probe_rates.h"
 
+#include <math.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,13 +18,17 @@ enum {
     BUFFER_BYTES = 256 << 20, /* of all, at least, and */
     CACHES = 8,               /* so many times the last cache */
     SAMPLES_MIN = 3, PEAK_SAMPLES_MIN = 16,
+    SEARCH_ROUNDS = 3,        /* short samples of each stream count */
     PIECE_BYTES = 1 << 20,    /* read at a time: whoever is done helps the others, as the token loop does */
     SLICES = 4,               /* pieces of multiplying per thread */
 };
 
-static const uint32_t stream_counts[] = {1, 2, 4, 8, 16};
+enum { STREAM_COUNTS = 5, SEARCH_SAMPLES = SEARCH_ROUNDS * STREAM_COUNTS };
+static const uint32_t stream_counts[STREAM_COUNTS] = {1, 2, 4, 8, 16};
 /* Within a turn of the scheduler, so that on a busy machine some are undisturbed. */
-static const double sample_seconds = 0.002, peak_sample_seconds = 0.0005;
+static const double search_seconds = 0.002, peak_sample_seconds = 0.0005;
+/* Neighbours on a shared host leave bursts of bandwidth that last milliseconds and help no token. */
+static const double sustained_seconds = 0.05;
 
 /* Pieces of one worker's part that are handed out. */
 struct queue {
@@ -160,40 +165,84 @@ static void read_parts(void *ctx, uint32_t worker)
     }
 }
 
-/* Bytes per second. */
-static double sample_reading(struct reading *a)
+/* Bytes per second. A sample longer than the parts goes round. */
+static double sample_reading(struct reading *a, uint32_t streams, double bytes)
 {
+    uint32_t readers = rates_count(a->r, a->who), pieces = (uint32_t)(a->r->part[0].bytes / PIECE_BYTES);
+    a->streams = streams;
+    a->count = (uint32_t)fmin(fmax(1, bytes / readers / PIECE_BYTES), INT32_MAX);
     for (uint32_t w = 0; w < a->r->workers; w++) {
         atomic_store(&a->r->queue[w].next, 0);
     }
     double t = rates_time(a->r, a->who, read_parts, a);
-    a->from += a->count;
-    return t > 0 ? (double)a->count * PIECE_BYTES * rates_count(a->r, a->who) / t : 0;
+    a->from = (a->from + a->count) % pieces;
+    return t > 0 ? (double)a->count * PIECE_BYTES * readers / t : 0;
+}
+
+double rates_read_once(struct rates *r, int who, uint32_t streams, uint64_t from, double bytes)
+{
+    struct reading a = {.r = r, .who = who, .from = (uint32_t)(from % r->part[0].bytes / PIECE_BYTES)};
+    return sample_reading(&a, streams, bytes);
+}
+
+/* Stream counts take turns, so that a drift of the machine meets all of them. */
+static int read_in_turn(struct reading *a, const uint32_t *streams, uint32_t counts, double bytes, double *samples, uint32_t n, struct error *e)
+{
+    int code = 0;
+    for (uint32_t k = 0; code == 0 && k < n; k++) {
+        code = check_cancel(a->r, e);
+        samples[k] = code == 0 ? sample_reading(a, streams[k % counts], bytes) : 0;
+    }
+    return code;
+}
+
+static int find_way(struct reading *a, struct read_way *ret, struct error *e)
+{
+    double samples[SEARCH_SAMPLES], best[2] = {-1, -1};
+    struct read_way w = {0};
+    double all = (double)a->r->part[0].bytes * rates_count(a->r, a->who);
+    double bytes = sample_reading(a, 1, all) * search_seconds;
+    int code = read_in_turn(a, stream_counts, STREAM_COUNTS, bytes, samples, SEARCH_SAMPLES, e);
+    for (uint32_t i = 0; code == 0 && i < STREAM_COUNTS; i++) {
+        double found = 0;
+        for (uint32_t k = i; k < SEARCH_SAMPLES; k += STREAM_COUNTS) {
+            found = fmax(found, samples[k]);
+        }
+        if (found > best[0]) {
+            best[1] = best[0];
+            best[0] = found;
+            w = (struct read_way){.streams = {stream_counts[i], w.streams[0]}, .bytes_s = found};
+        } else if (found > best[1]) {
+            best[1] = found;
+            w.streams[1] = stream_counts[i];
+        }
+    }
+    if (code == 0) {
+        *ret = w;
+    }
+    return code;
+}
+
+int rates_read_way(struct rates *r, int who, struct read_way *ret, struct error *e)
+{
+    struct reading a = {.r = r, .who = who};
+    return find_way(&a, ret, e);
 }
 
 int rates_read(struct rates *r, int who, double seconds, struct rate *ret, struct error *e)
 {
-    struct rate best = {0};
-    struct reading a = {.r = r, .who = who, .streams = 1, .count = (uint32_t)(r->part[0].bytes / PIECE_BYTES)};
-    double pieces = sample_reading(&a) * sample_seconds / rates_count(r, who) / PIECE_BYTES;
-    a.count = pieces < 1 ? 1 : pieces < a.count ? (uint32_t)pieces : a.count;
-    uint32_t samples_each = (uint32_t)(seconds / sample_seconds / ARRAY_LEN(stream_counts));
-    samples_each = max_u32(SAMPLES_MIN, min_u32(samples_each, RATES_SAMPLES_MAX));
-    for (size_t i = 0; i < ARRAY_LEN(stream_counts); i++) {
-        double samples[RATES_SAMPLES_MAX];
-        a.streams = stream_counts[i];
-        for (uint32_t k = 0; k < samples_each; k++) {
-            int code = check_cancel(r, e);
-            if (code < 0) {
-                return code;
-            }
-            samples[k] = sample_reading(&a);
-        }
-        struct rate found = rate_of(samples, samples_each);
-        best = found.best > best.best ? found : best;
+    struct reading a = {.r = r, .who = who};
+    struct read_way way = {0};
+    double samples[RATES_SAMPLES_MAX];
+    double left = fmax(0, seconds - SEARCH_SAMPLES * search_seconds);
+    uint32_t n = (uint32_t)fmin(fmax(SAMPLES_MIN, left / sustained_seconds), RATES_SAMPLES_MAX);
+    double each = fmin(fmax(search_seconds, left / n), sustained_seconds);
+    int code = find_way(&a, &way, e);
+    code = code < 0 ? code : read_in_turn(&a, way.streams, ARRAY_LEN(way.streams), each * way.bytes_s, samples, n, e);
+    if (code == 0) {
+        *ret = rate_of(samples, n);
     }
-    *ret = best;
-    return 0;
+    return code;
 }
 
 /* ---- units ---- */

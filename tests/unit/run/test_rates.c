@@ -98,12 +98,28 @@ static void test_rates_of_a_known_clock(void **state)
     struct error e = {0};
     assert_int_equal(rates_create(&b->options, &r, &e), 0);
     struct rate got;
-    assert_int_equal(rates_read(r, RATES_ONE, 0.5, &got, &e), 0);
-    /* All of the buffer takes 10 ms, so the 2 ms of a sample are 6 of 32 pieces of 1 MiB; they take 10 ms as well. */
+    struct read_way way;
+    /* All of the buffer takes 10 ms, so the 2 ms of a short sample are 6 of 32 pieces of 1 MiB; they take 10 ms as well. */
     assert_int_equal(rates_buffer_bytes(r), 32 << 20);
-    assert_float_equal(got.best, (6 << 20) / 0.01, 1);
-    assert_float_equal(got.worst, got.best, 1);
-    assert_true(got.samples >= 3);
+    assert_int_equal(rates_read_way(r, RATES_ONE, &way, &e), 0);
+    assert_float_equal(way.bytes_s, (6 << 20) / 0.01, 1);
+    assert_int_equal(way.streams[0], 1);
+    assert_int_equal(way.streams[1], 2);
+    for (int i = 0; i < 2; i++) { /* less than a piece, more than the buffer: 1 and 70 pieces */
+        assert_float_equal(rates_read_once(r, RATES_ONE, 4, 31 << 20, i == 0 ? 5 : 70.5 * (1 << 20)), (i == 0 ? 1 : 70) * (1 << 20) / 0.01, 1);
+    }
+    const struct {
+        double seconds;
+        uint32_t samples, pieces; /* of such a rate in 50 ms or in what is left after 30 ms, in three at least */
+    } asked[] = {{0, 3, 1}, {0.1, 3, 14}, {0.3, 5, 30}, {100, RATES_SAMPLES_MAX, 30}};
+    for (size_t i = 0; i < sizeof(asked) / sizeof(*asked); i++) {
+        uint64_t start = atomic_load(&b->now);
+        assert_int_equal(rates_read(r, RATES_ONE, asked[i].seconds, &got, &e), 0);
+        assert_int_equal(got.samples, asked[i].samples);
+        assert_int_equal(atomic_load(&b->now) - start, (1 + 15 + asked[i].samples) * UINT64_C(20000000)); /* all, five counts three times, these */
+        assert_float_equal(got.best, asked[i].pieces * (1 << 20) / 0.01, 1);
+        assert_float_equal(got.worst, got.best, 1);
+    }
 
     double operations = 4 * rates_peak(r)->compute[PEAK_FMA](100); /* a slice of 100 rounds takes 10 ms as well */
     assert_int_equal(rates_compute(r, PEAK_FMA, RATES_ONE, 0.1, &got, &e), 0);
@@ -119,6 +135,7 @@ static void test_rates_of_a_known_clock(void **state)
 
     atomic_store(&b->cancel, 1);
     assert_int_equal(rates_read(r, RATES_ONE, 0.5, &got, &e), ERROR_INTERRUPTED);
+    assert_int_equal(rates_read_way(r, RATES_ONE, &way, &e), ERROR_INTERRUPTED);
     assert_int_equal(rates_compute(r, PEAK_INT8, RATES_ONE, 0.1, &got, &e), ERROR_INTERRUPTED);
     assert_int_equal(rates_machine(r, &m, &e), ERROR_INTERRUPTED);
     rates_destroy(r);
