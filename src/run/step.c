@@ -33,7 +33,7 @@ struct step {
     int32_t *tokens;           /* [step_rows] */
     float *x;                  /* [step_rows, stride(hidden)] residual of main rows */
     float *state;              /* [step_rows, stride(hidden)] after the final norm */
-    float *mtp_x;              /* [step_rows, stride(hidden)]; NULL without MTP layer */
+    float *mtp_x;              /* [step_rows, stride(hidden)] of MTP rows, in the end after their norm; NULL without MTP layer */
     struct buffer memory;
 };
 
@@ -271,7 +271,11 @@ static int mtp_layer(struct step *s, struct error *e)
 {
     uint32_t layer = s->engine->shape->layers;
     int r = mtp_embed(s->engine, &s->mtp, s->mtp_in, layer, e);
-    return r < 0 ? r : block_run(s->engine, &s->mtp, layer, e);
+    r = r < 0 ? r : block_run(s->engine, &s->mtp, layer, e);
+    if (r == 0) {
+        head_normalise(s->engine, s->mtp_x, s->mtp.n, s->engine->resident->layers[layer].vector[ROLE_MTP_NORM], s->mtp_x);
+    }
+    return r;
 }
 
 static int next_layer(struct step *s, struct error *e)
@@ -311,12 +315,25 @@ int step_run(struct step *s, uint32_t layers, struct error *e)
 
 /* ---- commit ---- */
 
-/* Rows whose logits are wanted, of any feeds: the head is read once for all of them. */
+/* Rows whose logits are wanted, main and MTP ones of any feeds: the head is read once for all of them. */
 struct wanted {
-    const struct feed *feed[OPS_MAX_ROWS]; /* [n] */
-    uint32_t row[OPS_MAX_ROWS];      /* [n] of the step */
+    struct {
+        const struct feed *feed;
+        uint32_t row; /* of the step's main or MTP rows */
+        bool mtp;
+    } item[OPS_MAX_ROWS]; /* [n] */
     uint32_t n;
 };
+
+static void show_logits(const struct feed *f, bool mtp, uint32_t position, const float *logits)
+{
+    const struct session_hooks *h = &f->session->hooks;
+    if (mtp) {
+        h->on_mtp(h->ctx, position, logits);
+    } else if (h->on_logits && !f->refresh) {
+        h->on_logits(h->ctx, position, logits);
+    }
+}
 
 /* Their logits go to the sessions, in the order in which they were wanted. */
 static int wanted_logits(struct step *s, struct wanted *w, struct error *e)
@@ -325,19 +342,20 @@ static int wanted_logits(struct step *s, struct wanted *w, struct error *e)
     size_t width = row_stride(g->shape->hidden), vocab = g->shape->vocab;
     struct batch_row rows[OPS_MAX_ROWS];
     for (uint32_t k = 0; k < w->n; k++) {
-        memcpy(g->work.norm + k * width, s->state + w->row[k] * width, g->shape->hidden * sizeof(float));
-        rows[k] = s->rows[w->row[k]];
-        rows[k].session->logits_valid = false; /* its buffer is written next */
+        bool mtp = w->item[k].mtp;
+        const float *state = mtp ? s->mtp_x : s->state;
+        memcpy(g->work.norm + k * width, state + w->item[k].row * width, g->shape->hidden * sizeof(float));
+        rows[k] = mtp ? s->mtp_rows[w->item[k].row] : s->rows[w->item[k].row];
+        if (!mtp) {
+            rows[k].session->logits_valid = false; /* its buffer is written next */
+        }
     }
     int r = w->n > 0 ? head_logits(g, g->work.norm, w->n, rows, e) : 0;
     for (uint32_t k = 0; k < w->n && r == 0; k++) {
-        const struct feed *f = w->feed[k];
-        const struct session_hooks *h = &f->session->hooks;
+        const struct feed *f = w->item[k].feed;
         const float *logits = g->work.logits + k * vocab;
-        if (h->on_logits && !f->refresh) {
-            h->on_logits(h->ctx, rows[k].position, logits);
-        }
-        if (w->row[k] == f->row + f->n - 1) {
+        show_logits(f, w->item[k].mtp, rows[k].position, logits);
+        if (!w->item[k].mtp && w->item[k].row == f->row + f->n - 1) {
             memcpy(f->session->logits, logits, vocab * sizeof(float));
         }
     }
@@ -345,8 +363,21 @@ static int wanted_logits(struct step *s, struct wanted *w, struct error *e)
     return r;
 }
 
-/* Logits of the rows that sessions ask for: all with on_logits, always the last one. */
-static int main_logits(struct step *s, struct error *e)
+/* Wants rows [begin, end) of a feed. */
+static int want(struct step *s, struct wanted *w, const struct feed *f, bool mtp, uint32_t begin, uint32_t end, struct error *e)
+{
+    int r = 0;
+    for (uint32_t row = begin; row < end && r == 0; row++) {
+        w->item[w->n].feed = f;
+        w->item[w->n].row = row;
+        w->item[w->n++].mtp = mtp;
+        r = w->n == OPS_MAX_ROWS ? wanted_logits(s, w, e) : 0;
+    }
+    return r;
+}
+
+/* Logits of the rows that sessions ask for: of main rows all with on_logits, always the last one; then MTP rows with on_mtp. */
+static int all_logits(struct step *s, struct error *e)
 {
     struct wanted w = {.n = 0};
     size_t width = row_stride(s->engine->shape->hidden);
@@ -357,33 +388,14 @@ static int main_logits(struct step *s, struct error *e)
         for (uint32_t i = 0; i < f->n && h->on_state && !f->refresh; i++) {
             h->on_state(h->ctx, s->rows[f->row + i].position, s->state + (f->row + i) * width);
         }
-        for (uint32_t i = h->on_logits && !f->refresh ? 0 : f->n - 1; i < f->n && r == 0; i++) {
-            w.feed[w.n] = f;
-            w.row[w.n++] = f->row + i;
-            r = w.n == OPS_MAX_ROWS ? wanted_logits(s, &w, e) : 0;
-        }
+        uint32_t end = f->row + f->n;
+        r = want(s, &w, f, false, h->on_logits && !f->refresh ? f->row : end - 1, end, e);
+    }
+    for (uint32_t k = 0; k < s->n_feeds && r == 0; k++) {
+        const struct feed *f = &s->feeds[k];
+        r = f->session->hooks.on_mtp ? want(s, &w, f, true, f->mtp_row, f->mtp_row + f->mtp_n, e) : 0;
     }
     return r < 0 ? r : wanted_logits(s, &w, e);
-}
-
-static int feed_mtp_logits(struct step *s, const struct feed *f, struct error *e)
-{
-    struct engine *g = s->engine;
-    struct session *t = f->session;
-    size_t width = row_stride(g->shape->hidden);
-    const float *norm = f->mtp_n && t->hooks.on_mtp ? g->resident->layers[g->shape->layers].vector[ROLE_MTP_NORM] : NULL;
-    for (uint32_t i = 0; norm && i < f->mtp_n; i += OPS_MAX_ROWS) {
-        uint32_t n = min_u32(OPS_MAX_ROWS, f->mtp_n - i), row = f->mtp_row + i;
-        head_normalise(g, s->mtp_x + row * width, n, norm, s->mtp_x + row * width);
-        int r = head_logits(g, s->mtp_x + row * width, n, &s->mtp_rows[row], e);
-        if (r < 0) {
-            return r;
-        }
-        for (uint32_t k = 0; k < n; k++) {
-            t->hooks.on_mtp(t->hooks.ctx, s->mtp_rows[row + k].position, g->work.logits + k * (size_t)g->shape->vocab);
-        }
-    }
-    return 0;
 }
 
 /* The timeline moves on. */
@@ -422,15 +434,13 @@ static void script_finish(const struct step *s, const struct feed *f)
 
 static int finish(struct step *s, struct error *e)
 {
-    int r = s->engine->script ? 0 : main_logits(s, e);
-    for (uint32_t i = 0; i < s->n_feeds && r == 0; i++) {
-        if (s->engine->script) {
-            script_finish(s, &s->feeds[i]);
-        } else {
-            r = feed_mtp_logits(s, &s->feeds[i], e);
-        }
+    if (!s->engine->script) {
+        return all_logits(s, e);
     }
-    return r;
+    for (uint32_t i = 0; i < s->n_feeds; i++) {
+        script_finish(s, &s->feeds[i]);
+    }
+    return 0;
 }
 
 int step_commit(struct step *s, struct error *e)

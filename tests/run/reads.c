@@ -126,14 +126,22 @@ static void rows(struct model *m)
     }
 }
 
+/* The head is read once for main and MTP rows of all sessions. */
 static void mtp_rows(struct model *m)
 {
-    struct sluice_session *s = session(m, true);
+    struct sluice_session *s[SESSIONS];
+    struct sluice_feed feeds[SESSIONS];
     int32_t text[4];
     harness_tokens(6, 200, text, 4);
-    harness_feed(s, text, 2);
-    expect(m, &(struct sluice_feed){s, &text[2], 2, false}, 1, 2, 2, 2);
-    sluice_session_destroy(s);
+    for (uint32_t i = 0; i < SESSIONS; i++) {
+        s[i] = session(m, true);
+        harness_feed(s[i], text, 2);
+        feeds[i] = (struct sluice_feed){s[i], &text[2], i == 0 ? 2 : 1, false};
+    }
+    expect(m, feeds, SESSIONS, SESSIONS + 1, SESSIONS + 1, 1); /* last rows of 3 sessions and 4 MTP rows: at most 8 */
+    for (uint32_t i = 0; i < SESSIONS; i++) {
+        sluice_session_destroy(s[i]);
+    }
 }
 
 int main(int argc, char **argv)
