@@ -4,102 +4,26 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/exact.h"
+#include "common/attr.h"
 #include "common/intmath.h"
 #include "tests/kernel/check.h"
+#include "tests/kernel/product.h"
 #include "tests/kernel/weights.h"
 
-/* ---- one random product ---- */
-
-struct product {
-    struct matvec_args args; /* y is not set */
-    uint32_t block;          /* activations per int8 scale; 0 if not quantised */
-    bool ordinary;           /* no odd values anywhere: doubles can tell whether it is right */
-};
-
-static void quantise_into(struct check *c, struct product *p)
-{
-    struct act_rows *act = &p->args.act;
-    size_t n = p->args.n * act->stride;
-    int8_t *q = check_bytes(c, n);
-    float *scale = check_output(c, n / p->block);
-    int16_t *bsum16 = check_bytes(c, n / 16 * sizeof(*bsum16));
-    memset(q, 0x55, n);
-    memset(bsum16, 0x55, n / 16 * sizeof(*bsum16));
-    c->ref->quantise(
-        &(struct quantise_args){act->x, q, scale, bsum16, act->stride, p->args.n, p->args.w.cols, p->block});
-    act->q = q;
-    act->scale = scale;
-    act->bsum16 = bsum16;
-}
-
-static struct product random_product(struct check *c, enum weight_format format, bool quantised)
-{
-    bool wild = check_one_in(c, 6);
-    uint32_t rows = check_below(c, 20), cols = weights_random_cols(c, format);
-    struct product p = {.ordinary = !wild};
-    struct matvec_args *a = &p.args;
-    a->w = weights_random(c, format, rows, cols, wild);
-    a->n = check_one_in(c, 30) ? 0 : 1 + check_below(c, OPS_MAX_ROWS);
-    a->row_begin = check_one_in(c, 2) ? 0 : check_below(c, rows + 1);
-    a->row_end = a->row_begin + (check_one_in(c, 2) ? rows - a->row_begin : check_below(c, rows - a->row_begin + 1));
-    a->y_stride = rows + check_below(c, 5);
-    p.block = quantised ? weight_format_info(format)->act_block : 0;
-    a->act.stride = p.block != 0 ? align_up_u64(cols, 256) + 256 * check_below(c, 2) : cols + check_below(c, 3);
-    float *x = check_floats(c, a->n * a->act.stride);
-    a->act.x = x;
-    for (uint32_t i = 0; i < a->n; i++) {
-        p.ordinary = check_fill_activations(c, x + i * a->act.stride, cols) && p.ordinary;
-    }
-    if (p.block != 0) {
-        quantise_into(c, &p);
-    }
-    snprintf(c->shape, sizeof(c->shape), "%u x %u (row_bytes %zu, row0 %u), n %u, rows %u..%u, stride %zu%s", rows,
-             cols, a->w.row_bytes, a->w.row0, a->n, a->row_begin, a->row_end, a->act.stride, wild ? ", wild" : "");
-    return p;
-}
-
-/* The activation that meets weight `col` of row i. */
-static double activation(const struct product *p, uint32_t i, uint32_t col)
-{
-    const struct act_rows *act = &p->args.act;
-    size_t at = i * act->stride + col;
-    return p->block != 0 ? (double)act->q[at] * (double)act->scale[at / p->block] : (double)act->x[at];
-}
-
-/* y against sums in double of dequantised weights: finds an error that all instruction sets share. */
-static bool near_doubles(struct check *c, const struct product *p, const float *y)
-{
-    const struct matvec_args *a = &p->args;
-    float *w = check_output(c, a->w.cols);
-    for (uint32_t r = a->row_begin; r < a->row_end; r++) {
-        c->ref->dequantise[a->w.format](&(struct dequantise_args){a->w, w, r, r + 1});
-        for (uint32_t i = 0; i < a->n; i++) {
-            double sum = 0, size = 0;
-            for (uint32_t col = 0; col < a->w.cols; col++) {
-                double product = (double)w[col] * activation(p, i, col);
-                sum += product;
-                size += fabs(product);
-            }
-            if (!check_near(c, "against doubles", sum, (double)y[i * a->y_stride + r], 2e-5 * size + 1e-30)) {
-                return false;
-            }
-        }
-    }
-    return true;
-}
+/* ---- cases ---- */
 
 static bool product_case(struct check *c, enum weight_format format, bool quantised)
 {
-    struct product p = random_product(c, format, quantised);
+    uint32_t rows = check_below(c, 20), cols = weights_random_cols(c, format), n = check_one_in(c, 30) ? 0 : 1 + check_below(c, OPS_MAX_ROWS);
+    struct product p = product_random(c, format, rows, cols, n, quantised);
     struct matvec_args *a = &p.args;
-    size_t n = a->n * a->y_stride;
-    float *expected = check_output(c, n), *got = check_output(c, n);
+    size_t all = n * a->y_stride;
+    float *expected = check_output(c, all), *got = check_output(c, all);
     a->y = expected;
     (quantised ? c->ref->matvec : c->ref->matvec_f32)[format](a);
     a->y = got;
     (quantised ? c->ops->matvec : c->ops->matvec_f32)[format](a);
-    return check_same(c, "y", expected, got, n) && (!p.ordinary || near_doubles(c, &p, got));
+    return check_same(c, "y", expected, got, all) && (!p.ordinary || product_near_doubles(c, &p, got, 2e-5, 1e-30));
 }
 
 static bool matvec_case(struct check *c, int format) { return product_case(c, (enum weight_format)format, true); }
@@ -186,7 +110,7 @@ static struct product bench_product(struct check *c, enum weight_format format, 
     p.args.act.x = check_floats(c, (size_t)n * BENCH_COLS);
     p.args.y = check_output(c, (size_t)n * rows);
     if (p.block != 0) {
-        quantise_into(c, &p);
+        product_quantise(c, &p);
     }
     return p;
 }
