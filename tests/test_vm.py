@@ -3,10 +3,10 @@
 # suite: full
 """On a real kernel with two NUMA nodes and an NVMe drive: the same output, the nodes seen, direct reads. tests/vm/vm.py
 says how it is booted; all commands run in one boot."""
-import functools
 import hashlib
 import json
 import os
+import re
 import tempfile
 
 import cases
@@ -17,39 +17,51 @@ TOKENS = "0,2563,339,1107,88"
 RUN = f"sluice run -m %s --tokens {TOKENS} -n 4 --temp 0 --json"
 SCORE = f"sluice score -m %s --tokens {TOKENS} -ub 8 --dump %s"
 SECTORS = "set -- $(cat /sys/block/nvme0n1/stat); echo sectors $3"
+MIB = [448, 320]  # of the nodes
 COMMANDS = {
     "nodes": "numactl -H",
+    "sizes": "grep MemTotal /sys/devices/system/node/node*/meminfo",
+    "doctor": "sluice doctor --json",
+    "plan": f"sluice plan -m {MODEL} --json",
     "tokens": RUN % MODEL,
     "score": SCORE % (MODEL, "dump") + " && sha256sum dump",
     "reads": f"{SECTORS}; cat {MODEL}/*.safetensors >/dev/null; {SECTORS}; {SCORE % (MODEL, 'dump')} >/dev/null; {SECTORS}",
     "direct": f"dd if={MODEL}/model-00001-of-00002.safetensors bs=4096 count=100 iflag=direct | sha256sum",
 }
-
-
-@functools.lru_cache(maxsize=None)
-def booted():
-    """What each command printed, or why there is nothing: one boot serves all cases."""
-    try:
-        with vm.Guest() as guest:
-            guest.add_program(cases.BINARY)
-            guest.add_program(vm.which("numactl"))
-            guest.add_tree(cases.DEMO, MODEL)
-            return guest.boot(COMMANDS), None
-    except (cases.Skip, AssertionError) as e:
-        return None, e
+BOOT = vm.Boot(COMMANDS, {MODEL: cases.DEMO}, nodes=MIB)
 
 
 def output(name):
-    done, failure = booted()
-    if failure is not None:
-        raise failure
-    done = done[name]
-    assert done.status == 0, f"{COMMANDS[name]}\nexit status {done.status}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
-    return done.stdout
+    return BOOT.output(name).stdout
 
 
 def test_kernel_has_two_nodes():
     assert "available: 2 nodes (0-1)" in output("nodes")
+
+
+def node_sizes():
+    """Bytes of each node by the kernel's account; some of what the machine has is the kernel's own."""
+    sizes = [int(kib) * 1024 for kib in re.findall(r"MemTotal: +(\d+) kB", output("sizes"))]
+    assert len(sizes) == 2 and all(0.7 * mib * 2**20 < size <= mib * 2**20 for size, mib in zip(sizes, MIB)), sizes
+    return sizes
+
+
+def test_doctor_sees_both_nodes():
+    report = json.loads(output("doctor"))
+    seen = [f["text"] for f in report["findings"] if f["topic"] == "node"]
+    expected = [f"{i}: {size / 2**20:.2f} MiB, " for i, size in enumerate(node_sizes())]
+    assert len(seen) == 2 and all(text.startswith(start) for text, start in zip(seen, expected)), (seen, expected)
+    machine = report["machine"]
+    assert machine["nodes"] == len(machine["node_available"]) == 2 and machine["memory_total"] <= sum(node_sizes()), machine
+    assert all(size / 2 < available <= size for available, size in zip(machine["node_available"], node_sizes())), machine
+
+
+def test_plan_sees_both_nodes():
+    plan = json.loads(output("plan"))
+    assert [n["node"] for n in plan["nodes"]] == [0, 1], plan
+    assert all(size / 2 < n["available"] <= size for n, size in zip(plan["nodes"], node_sizes())), plan
+    first, second = (n["weights"] for n in plan["nodes"])
+    assert abs(first - second) < 0.1 * first, plan
 
 
 def test_same_tokens_inside_as_outside():

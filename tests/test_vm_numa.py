@@ -3,7 +3,6 @@
 # suite: full
 """--numa on a real kernel with two memory nodes: where weights lie, by our own count and the kernel's; the same
 bits; what numactl and taskset leave; a node that is full. All commands run in one boot of tests/vm/vm.py."""
-import functools
 import re
 
 import cases
@@ -37,30 +36,12 @@ COMMANDS = {
     "full-auto": RUN,
     "full-other": f"{RUN} --numa 0",
 }
-
-
-@functools.lru_cache(maxsize=None)
-def booted():
-    """What each command printed, or why there is nothing: one boot serves all cases."""
-    try:
-        with vm.Guest() as guest:
-            guest.add_program(cases.BINARY)
-            guest.add_program(vm.which("numactl"))
-            guest.add_tree(cases.DEMO, MODEL)
-            for name in SMALL:
-                guest.add_tree(golden(name), f"/models/{name}")
-            return guest.boot(COMMANDS, nodes=[384, 384], cpus=1, seconds=560, each=120), None
-    except (cases.Skip, AssertionError) as e:
-        return None, e
+BOOT = vm.Boot(COMMANDS, {MODEL: cases.DEMO, **{f"/models/{name}": golden(name) for name in SMALL}}, nodes=[384, 384], seconds=560, each=120)
 
 
 def output(name, status=0):
     """stdout and stderr."""
-    done, failure = booted()
-    if failure is not None:
-        raise failure
-    done = done[name]
-    assert done.status == status, f"{COMMANDS[name]}\nexit status {done.status}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+    done = BOOT.output(name, status)
     return done.stdout, done.stderr
 
 

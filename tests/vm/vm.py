@@ -2,11 +2,8 @@
 """Boots a Debian kernel in QEMU, with as many NUMA nodes as wanted and an emulated NVMe drive, and runs commands there.
 
     from vm import vm
-    guest = vm.Guest()
-    guest.add_program(cases.BINARY)                    # as /bin/sluice, with its libraries
-    guest.add_tree(cases.DEMO, "/models/demo")
-    done = guest.boot({"nodes": "numactl -H"}, nodes=[384, 384])
-    done["nodes"].status, done["nodes"].stdout
+    boot = vm.Boot({"nodes": "numactl -H", "tokens": "sluice run ..."}, {"/models/demo": cases.DEMO}, nodes=[384, 384])
+    boot.output("nodes").stdout        # the first one asked for boots the guest and runs all of them
 
 The drive has two namespaces: nvme0n1 is the root file system, ext4 made from the tree above; nvme0n2 takes the results,
 a tar archive. tools/setup --tests brings the packages and puts the kernel into build/vm; nothing of it is installed as
@@ -178,3 +175,33 @@ class Guest:
             raise AssertionError(f"no results from the guest:\n{console[-4000:]}")
         print(f"guest: {accelerator()}, {len(nodes)} nodes, {len(commands)} commands in {elapsed:.0f} s", flush=True)
         return {name: Output(f"{i:03}-{name}", members) for i, name in enumerate(commands)}
+
+
+class Boot:
+    """Commands with sluice, numactl and `trees`, a dict of paths in the guest and folders; all run in one boot, when the output
+    of one is first asked for. Limits and nodes as of Guest.boot."""
+
+    def __init__(self, commands, trees, **limits):
+        self.commands, self.trees, self.limits = commands, trees, limits
+        self.done, self.failure = None, None
+
+    def run(self):
+        try:
+            with Guest() as guest:
+                guest.add_program(cases.BINARY)
+                guest.add_program(which("numactl"))
+                for guest_path, path in self.trees.items():
+                    guest.add_tree(path, guest_path)
+                self.done = guest.boot(self.commands, **self.limits)
+        except (cases.Skip, AssertionError) as e:
+            self.failure = e
+
+    def output(self, name, status=0):
+        """Output of a command that has to end with this status. Raises why there is none, for every case alike."""
+        if self.done is None and self.failure is None:
+            self.run()
+        if self.failure is not None:
+            raise self.failure
+        done = self.done[name]
+        assert done.status == status, f"{self.commands[name]}\nexit status {done.status}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+        return done
