@@ -22,7 +22,6 @@ struct kquant_format {
 struct kquant {
     struct vi w[4];
     struct b16 scale, min; /* of the weights 16l..16l+15 */
-    uint64_t scale_by_32;  /* the same of KQUANT_BY_64 */
     const uint8_t *d;      /* halves: d, dmin; of a block without minima, which ends with d, any other and d */
 };
 
@@ -49,7 +48,7 @@ SIMD_INLINE void kquant_prepare_scales(const struct kquant *b, enum kquant_layou
     static const int16_t in_place[8] = {16, 16, 4, 4, 1, 1, 1, 1};
     static const uint8_t plain[16] = {0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15};
     if (layout == KQUANT_BY_64) {
-        ret->by_32 = byte_cells_of(b->scale_by_32);
+        ret->by_32 = byte_cells_of(b->scale);
     } else if (layout == KQUANT_BY_32) {
         ret->by_16 = vi_spreadable_by(b->scale, in_place);
     } else {
@@ -73,8 +72,8 @@ SIMD_INLINE struct vi kquant_part(struct vi w, enum kquant_layout layout, uint32
 /* What a block is multiplied with. */
 struct kquant_factors {
     struct kquant_scales scales;
-    struct vi by_sum; /* of the sums of 16 activations: minima, or scales times what the offset costs */
-    struct v4 d;      /* d and dmin, or something and d */
+    struct d8 by_sum; /* words, of the sums of 16 activations: minima, or scales times what the offset costs */
+    struct f8 d;      /* d and dmin, or something and d, in turn */
 };
 
 /* `rows` activation rows from i on. */
@@ -94,14 +93,14 @@ SIMD_INLINE void dot_kquant_rows(const struct kquant *b, const struct kquant_fac
     }
     SIMD_UNROLL
     for (uint32_t j = 0; j < rows; j++) {
-        struct vi s = vi_mul_words(vi_load_words(act->bsum16 + (j * act->stride + at) / 16), by->by_sum);
-        struct cells da = cells_of(v4_mul(by->d, v4_set1(act->scale[(j * act->stride + at) / 256])));
-        struct vi all = f.offset == 0 ? sum[j] : vi_add32(sum[j], s);
+        struct d8 s = d8_madd(by->by_sum, d8_load(act->bsum16 + (j * act->stride + at) / 16));
+        struct f8 da = f8_mul(by->d, f8_set1(act->scale[(j * act->stride + at) / 256]));
+        struct vi all = f.offset == 0 ? sum[j] : vi_add_low(sum[j], s);
         if (f.layout == KQUANT_BY_32) {
             all = vi_sra32(all, KQUANT_IN_PLACE_SHIFT);
         }
-        struct vf r = vf_fma(vf_set1(da.f[f.offset == 0 ? 0 : 1]), vf_from_i32(all), acc[i + j]);
-        acc[i + j] = f.offset == 0 ? vf_fnma(vf_set1(da.f[1]), vf_from_i32(s), r) : r;
+        struct vf r = vf_fma(f.offset == 0 ? vf_evens(da) : vf_odds(da), vf_from_i32(all), acc[i + j]);
+        acc[i + j] = f.offset == 0 ? vf_fnma_low(vf_odds(da), s, r) : r;
     }
 }
 
@@ -111,9 +110,11 @@ SIMD_INLINE void dot_kquant(struct kquant *b, struct kquant_format f, const stru
     const int shift = f.layout == KQUANT_BY_32 ? KQUANT_IN_PLACE_SHIFT : 0;
     struct kquant_factors by;
     kquant_prepare_scales(b, f.layout, &by.scales);
-    by.by_sum = f.offset == 0 ? vi_from_s8(b->min)
-                              : vi_mul_words(vi_from_s8(b->scale), vi_set1_word(-(f.offset << shift)));
-    by.d = v4_two_halves(b->d);
+    by.by_sum = d8_from_s8(f.offset == 0 ? b->min : b->scale);
+    if (f.offset != 0) {
+        by.by_sum = d8_mul_low(by.by_sum, d8_set1_words(-(f.offset << shift)));
+    }
+    by.d = f8_two_halves(b->d);
     if (SIMD_LITERAL(n)) {
         dot_kquant_rows(b, &by, f, act, col, 0, n, acc);
         return;
@@ -209,15 +210,12 @@ SIMD_INLINE void unpack_q3_k(const uint8_t *b, bool in_place, struct kquant *ret
     ret->w[3] = vi_or(two_bits(q, 3, in_place), third_bits(high, 3, in_place));
 }
 
-/* 8 scales and 8 minima of 6 bits in 12 bytes, each doubled: one for 16 weights. */
+/* 8 scales and 8 minima of 6 bits in 12 of the 16 bytes s, each doubled: one for 16 weights. */
 SIMD_INLINE void unpack_six_bit_scales(const uint8_t *s, struct kquant *ret)
 {
-    const uint32_t six = UINT32_C(0x3f3f3f3f), four = UINT32_C(0x0f0f0f0f), two = UINT32_C(0x03030303);
-    uint32_t a = load_u32(s), b = load_u32(s + 4), c = load_u32(s + 8);
-    uint32_t scale_high = (c & four) | (a >> 6 & two) << 4, min_high = (c >> 4 & four) | (b >> 6 & two) << 4;
-    ret->scale_by_32 = (a & six) | (uint64_t)scale_high << 32;
-    ret->scale = b16_double(ret->scale_by_32);
-    ret->min = b16_double((b & six) | (uint64_t)min_high << 32);
+    struct b16 six = b16_six_bits(b16_load(s));
+    ret->scale = b16_double_low(six);
+    ret->min = b16_double_high(six);
 }
 
 SIMD_INLINE void unpack_q4_k(const uint8_t *b, bool in_place, struct kquant *ret)

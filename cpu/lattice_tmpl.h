@@ -53,7 +53,7 @@ SIMD_INLINE void put_scales(struct d8 s, struct lattice_head *ret)
 /* 2s+1 of 16 nibbles. */
 SIMD_INLINE struct vi nibble_scales(const uint8_t *b)
 {
-    struct b16 twice = b16_double(load_u64(b));
+    struct b16 twice = b16_double_low(b16_load_half(b));
     struct b16 s = b16_choose(b16_and(twice, 15), b16_high_nibbles(twice));
     return vi_spreadable(b16_permute(b16_or(b16_add(s, s), 1), lattice_order));
 }

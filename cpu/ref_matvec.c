@@ -24,7 +24,7 @@ static unsigned lane_mod_64(size_t i) { return (i % 64) / 4; }
 struct block_rule {
     unsigned (*lane)(size_t i);
     uint32_t step; /* elements of one exact int32 sum, at most a block */
-    int offset;    /* codes are stored with it; sum l takes -offset * scale[l] * bsum16[l] instead of each element */
+    int offset;    /* codes are stored with it; instead of each element lanes l < 8 take it off sums of activations */
 };
 
 static struct block_rule block_rule(enum weight_format format)
@@ -58,6 +58,9 @@ static struct block_rule block_rule(enum weight_format format)
 
 /* ---- integer blocks ---- */
 
+/* What minima or an offset cost in a block of 256 is summed in lanes l < 8, each of two groups of 16 activations. */
+static int32_t sum_of_groups(int first, int second, const int16_t bsum16[2]) { return first * bsum16[0] + second * bsum16[1]; }
+
 /* One block of weights against its activations q. `col` is the index of the block's first element in the row. */
 static void add_block(const struct block_rule *rule, const struct block_parts *w, size_t col, uint32_t elems,
                       const int8_t *q, const int16_t *bsum16, float act_scale, float acc[LANES])
@@ -77,14 +80,14 @@ static void add_block(const struct block_rule *rule, const struct block_parts *w
             if (!used[l]) {
                 continue;
             }
-            if (rule->offset != 0) {
-                sum[l] -= rule->offset * w->scale[l] * bsum16[l];
+            if (rule->offset != 0 && l < 8) {
+                sum[l] -= rule->offset * sum_of_groups(w->scale[2 * l], w->scale[2 * l + 1], bsum16 + 2 * l);
             }
             acc[l] = fmaf(scale, (float)sum[l], acc[l]);
-            if (w->has_min) {
-                /* Blocks of 32: the lane's own 8 activations; of 256: the 16 activations with the minimum l. */
-                int32_t s = elems == 32 ? act_sum[l] : w->min[l] * bsum16[l];
-                acc[l] = fmaf(min_scale, (float)s, acc[l]);
+            if (w->has_min && elems == 32) { /* the lane's own 8 activations */
+                acc[l] = fmaf(min_scale, (float)act_sum[l], acc[l]);
+            } else if (w->has_min && l < 8) {
+                acc[l] = fmaf(min_scale, (float)sum_of_groups(w->min[2 * l], w->min[2 * l + 1], bsum16 + 2 * l), acc[l]);
             }
         }
     }

@@ -59,6 +59,12 @@ SIMD_INLINE struct vf vf_fnma(struct vf x, struct vf y, struct vf z)
     return (struct vf){_mm256_fnmadd_ps(x.a, y.a, z.a), _mm256_fnmadd_ps(x.b, y.b, z.b)};
 }
 
+/* The same in lanes 0-7 with integers y; z in the others. */
+SIMD_INLINE struct vf vf_fnma_low(struct vf x, struct d8 y, struct vf z)
+{
+    return (struct vf){_mm256_fnmadd_ps(x.a, _mm256_cvtepi32_ps(y.v), z.a), z.b};
+}
+
 /* x > y ? x : y. */
 SIMD_INLINE struct vf vf_max(struct vf x, struct vf y)
 {
@@ -131,6 +137,10 @@ SIMD_INLINE struct vf vf_spread4(struct v4 x)
     return (struct vf){_mm256_permutevar8x32_ps(w, _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1)),
                        _mm256_permutevar8x32_ps(w, _mm256_setr_epi32(2, 2, 2, 2, 3, 3, 3, 3))};
 }
+
+/* All lanes: x[0], x[1] of numbers that take turns. */
+SIMD_INLINE struct vf vf_evens(struct f8 x) { return (struct vf){_mm256_moveldup_ps(x.v), _mm256_moveldup_ps(x.v)}; }
+SIMD_INLINE struct vf vf_odds(struct f8 x) { return (struct vf){_mm256_movehdup_ps(x.v), _mm256_movehdup_ps(x.v)}; }
 
 /* Lanes 0..7 = x[2k], lanes 8..15 = x[2k+1]. */
 SIMD_INLINE struct vf vf_spread2(struct cells x, int k)
@@ -249,9 +259,6 @@ SIMD_INLINE struct vf vf_from_s8(struct b16 x)
 SIMD_INLINE struct vi vi_zero(void) { return (struct vi){_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 SIMD_INLINE struct vi vi_set1_8(int8_t x) { return (struct vi){_mm256_set1_epi8(x), _mm256_set1_epi8(x)}; }
 SIMD_INLINE struct vi vi_set1_32(int32_t x) { return (struct vi){_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
-
-/* A word in the low half of each lane, for vi_mul_words. */
-SIMD_INLINE struct vi vi_set1_word(int x) { return vi_set1_32(x & 0xffff); }
 
 /* Byte i is all ones if bit i is set, else 0. */
 SIMD_INLINE struct vi vi_from_bits(uint64_t bits)
@@ -404,6 +411,9 @@ SIMD_INLINE struct vi vi_add32(struct vi x, struct vi y)
     return (struct vi){_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)};
 }
 
+/* y added to lanes 0-7. */
+SIMD_INLINE struct vi vi_add_low(struct vi x, struct d8 y) { return (struct vi){_mm256_add_epi32(x.a, y.v), x.b}; }
+
 SIMD_INLINE struct vi vi_sub32(struct vi x, struct vi y)
 {
     return (struct vi){_mm256_sub_epi32(x.a, y.a), _mm256_sub_epi32(x.b, y.b)};
@@ -468,19 +478,6 @@ SIMD_INLINE struct vi vi_mul_words(struct vi p, struct vi q)
     return (struct vi){_mm256_madd_epi16(p.a, q.a), _mm256_madd_epi16(p.b, q.b)};
 }
 
-/* Sixteen signed bytes as int32 lanes. */
-SIMD_INLINE struct vi vi_from_s8(struct b16 x)
-{
-    return (struct vi){_mm256_cvtepi8_epi32(x.v), _mm256_cvtepi8_epi32(_mm_unpackhi_epi64(x.v, x.v))};
-}
-
-/* Sixteen words, zero-extended: the low word of each lane, signed for vi_mul_words. */
-SIMD_INLINE struct vi vi_load_words(const int16_t *p)
-{
-    return (struct vi){_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)),
-                       _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(p + 8)))};
-}
-
 /* The lanes, each within uint16, to 16 words in memory. */
 SIMD_INLINE void vi_store_words(void *p, struct vi x)
 {
@@ -494,22 +491,20 @@ SIMD_INLINE void vi_store_bytes(void *p, struct vi x)
     _mm_storeu_si128(p, _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
 }
 
-/* Eight signed bytes as words, laid out for vi_spread_pair. */
+/* Eight numbers, each twice as a byte, as words laid out for vi_spread_pair. */
 struct byte_cells {
     int32_t twice[8];
 };
 
-SIMD_INLINE struct byte_cells byte_cells_of(uint64_t x)
+SIMD_INLINE struct byte_cells byte_cells_of(struct b16 twice)
 {
     struct byte_cells c;
-    __m128i w = _mm_cvtepi8_epi16(_mm_cvtsi64_si128((long long)x));
-    __m256i twice = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_unpacklo_epi16(w, w)), _mm_unpackhi_epi16(w, w), 1);
-    _mm256_storeu_si256((__m256i *)c.twice, twice); /* in one piece: it may be copied */
+    d8_store(c.twice, d8_from_s8(twice)); /* in one piece: it may be copied */
     SIMD_IN_MEMORY(c);
     return c;
 }
 
-/* Words of lanes 0-7 = byte i, of lanes 8-15 = byte j. */
+/* Words of lanes 0-7 = number i, of lanes 8-15 = number j. */
 SIMD_INLINE struct vi vi_spread_pair(const struct byte_cells *x, uint32_t i, uint32_t j)
 {
     return (struct vi){_mm256_set1_epi32(x->twice[i]), _mm256_set1_epi32(x->twice[j])};

@@ -43,6 +43,11 @@ SIMD_INLINE struct vf vf_fnma(struct vf x, struct vf y, struct vf z)
     return (struct vf){_mm512_fnmadd_ps(x.v, y.v, z.v)};
 }
 
+SIMD_INLINE struct vf vf_fnma_low(struct vf x, struct d8 y, struct vf z)
+{
+    return (struct vf){_mm512_mask3_fnmadd_ps(x.v, _mm512_castsi512_ps(_mm512_zextsi256_si512(_mm256_castps_si256(_mm256_cvtepi32_ps(y.v)))), z.v, 0xff)};
+}
+
 SIMD_INLINE struct vf vf_max(struct vf x, struct vf y) { return (struct vf){_mm512_max_ps(x.v, y.v)}; }
 
 SIMD_INLINE struct vi vf_lt(struct vf x, struct vf y)
@@ -87,6 +92,16 @@ SIMD_INLINE struct vf vf_spread4(struct v4 x)
 {
     __m512i order = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
     return (struct vf){_mm512_permutexvar_ps(order, _mm512_castps128_ps512(x.v))};
+}
+
+SIMD_INLINE struct vf vf_evens(struct f8 x)
+{
+    return (struct vf){_mm512_broadcast_f32x8(_mm256_moveldup_ps(x.v))};
+}
+
+SIMD_INLINE struct vf vf_odds(struct f8 x)
+{
+    return (struct vf){_mm512_broadcast_f32x8(_mm256_movehdup_ps(x.v))};
 }
 
 SIMD_INLINE struct vf vf_spread2(struct cells x, int k)
@@ -169,7 +184,6 @@ SIMD_INLINE struct vf vf_from_s8(struct b16 x) { return (struct vf){_mm512_cvtep
 SIMD_INLINE struct vi vi_zero(void) { return (struct vi){_mm512_setzero_si512()}; }
 SIMD_INLINE struct vi vi_set1_8(int8_t x) { return (struct vi){_mm512_set1_epi8(x)}; }
 SIMD_INLINE struct vi vi_set1_32(int32_t x) { return (struct vi){_mm512_set1_epi32(x)}; }
-SIMD_INLINE struct vi vi_set1_word(int x) { return vi_set1_32(x & 0xffff); }
 SIMD_INLINE struct vi vi_from_bits(uint64_t bits) { return (struct vi){_mm512_movm_epi8(bits)}; }
 SIMD_INLINE struct vi vi_from_bits_at(const uint32_t *bits)
 {
@@ -246,6 +260,10 @@ SIMD_INLINE struct vi vi_shr16_pair(struct vi x, int n0, int n1)
 SIMD_INLINE struct vi vi_add8(struct vi x, struct vi y) { return (struct vi){_mm512_add_epi8(x.v, y.v)}; }
 SIMD_INLINE struct vi vi_sub8(struct vi x, struct vi y) { return (struct vi){_mm512_sub_epi8(x.v, y.v)}; }
 SIMD_INLINE struct vi vi_add32(struct vi x, struct vi y) { return (struct vi){_mm512_add_epi32(x.v, y.v)}; }
+SIMD_INLINE struct vi vi_add_low(struct vi x, struct d8 y)
+{
+    return (struct vi){_mm512_add_epi32(x.v, _mm512_zextsi256_si512(y.v))};
+}
 SIMD_INLINE struct vi vi_max32(struct vi x, struct vi y) { return (struct vi){_mm512_max_epi32(x.v, y.v)}; }
 SIMD_INLINE int32_t vi_max(struct vi x) { return _mm512_reduce_max_epi32(x.v); }
 SIMD_INLINE int32_t vi_sum(struct vi x) { return _mm512_reduce_add_epi32(x.v); }
@@ -265,8 +283,6 @@ SIMD_INLINE struct vi vi_sign8(struct vi x, struct vi s)
 
 SIMD_INLINE struct vi vi_dot2(struct vi u, struct vi s) { return (struct vi){_mm512_maddubs_epi16(u.v, s.v)}; }
 SIMD_INLINE struct vi vi_mul_words(struct vi p, struct vi q) { return (struct vi){_mm512_madd_epi16(p.v, q.v)}; }
-SIMD_INLINE struct vi vi_from_s8(struct b16 x) { return (struct vi){_mm512_cvtepi8_epi32(x.v)}; }
-SIMD_INLINE struct vi vi_load_words(const int16_t *p) { return (struct vi){_mm512_cvtepu16_epi32(load_256(p))}; }
 
 SIMD_INLINE void vi_store_words(void *p, struct vi x) { _mm256_storeu_si256(p, _mm512_cvtepi32_epi16(x.v)); }
 SIMD_INLINE void vi_store_bytes(void *p, struct vi x) { _mm_storeu_si128(p, _mm512_cvtepi32_epi8(x.v)); }
@@ -275,10 +291,9 @@ struct byte_cells {
     __m512i twice;
 };
 
-SIMD_INLINE struct byte_cells byte_cells_of(uint64_t x)
+SIMD_INLINE struct byte_cells byte_cells_of(struct b16 twice)
 {
-    __m128i w = _mm_cvtepi8_epi16(_mm_cvtsi64_si128((long long)x));
-    return (struct byte_cells){_mm512_castsi256_si512(join_128(_mm_unpacklo_epi16(w, w), _mm_unpackhi_epi16(w, w)))};
+    return (struct byte_cells){_mm512_castsi256_si512(d8_from_s8(twice).v)};
 }
 
 SIMD_INLINE struct vi vi_spread_pair(const struct byte_cells *x, uint32_t i, uint32_t j)

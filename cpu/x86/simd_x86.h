@@ -19,6 +19,10 @@
 /* From here on x lies in memory: loops over rows load it from there instead of spilling more than there are registers. */
 #define SIMD_IN_MEMORY(x) __asm__("" : "+m"(x))
 
+/* What comes before is not mixed with what follows: rows interleaved by the compiler need more registers than there are,
+ * and the processor overlaps them anyway. */
+#define SIMD_ONE_BY_ONE() __asm__ volatile("" : : : "memory")
+
 struct v4 {
     __m128 v;
 };
@@ -86,12 +90,6 @@ SIMD_INLINE struct cells cells_of(struct v4 x)
     return c;
 }
 
-/* Two half floats, twice. */
-SIMD_INLINE struct v4 v4_two_halves(const uint8_t *p)
-{
-    return (struct v4){_mm_cvtph_ps(_mm_set1_epi32((int)load_u32(p)))};
-}
-
 /* The sums of four times eight lanes: l += l+4, l += l+2, l += l+1. */
 SIMD_INLINE struct v4 v4_sums(__m256 a, __m256 b, __m256 c, __m256 d)
 {
@@ -127,6 +125,9 @@ SIMD_INLINE struct v4 v4_e8m0(const uint8_t *p, size_t stride)
 
 SIMD_INLINE struct b16 b16_load(const uint8_t *p) { return (struct b16){_mm_loadu_si128((const __m128i *)p)}; }
 
+/* The lower 8 bytes from memory. */
+SIMD_INLINE struct b16 b16_load_half(const uint8_t *p) { return (struct b16){_mm_loadl_epi64((const __m128i *)p)}; }
+
 SIMD_INLINE __m256i join_128(__m128i low, __m128i high)
 {
     return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
@@ -153,13 +154,6 @@ SIMD_INLINE struct b16 b16_make(uint64_t low, uint64_t high)
     return (struct b16){_mm_set_epi64x((long long)high, (long long)low)};
 }
 
-/* Each of the 8 bytes twice. */
-SIMD_INLINE struct b16 b16_double(uint64_t x)
-{
-    __m128i v = _mm_cvtsi64_si128((long long)x);
-    return (struct b16){_mm_unpacklo_epi8(v, v)};
-}
-
 /* Byte i of the result is byte order[i] of b. */
 SIMD_INLINE struct b16 b16_permute(struct b16 b, const uint8_t order[16])
 {
@@ -183,6 +177,21 @@ SIMD_INLINE struct b16 b16_or(struct b16 b, uint8_t bits)
 
 SIMD_INLINE struct b16 b16_add(struct b16 a, struct b16 b) { return (struct b16){_mm_add_epi8(a.v, b.v)}; }
 
+/* Each of the lower, of the higher 8 bytes twice. */
+SIMD_INLINE struct b16 b16_double_low(struct b16 b) { return (struct b16){_mm_unpacklo_epi8(b.v, b.v)}; }
+SIMD_INLINE struct b16 b16_double_high(struct b16 b) { return (struct b16){_mm_unpackhi_epi8(b.v, b.v)}; }
+
+/* Sixteen numbers of 6 bits from the lower 12 bytes: those of bytes 0-3 and 4-7, as numbers 0-3 and 8-11, lie in the low
+ * bits; 4-7 and 12-15 have their low nibbles in those of bytes 8-11 and their two high bits above the others. */
+SIMD_INLINE struct b16 b16_six_bits(struct b16 b)
+{
+    const int all = 0x3f3f3f3f, low = 0x0f0f0f0f, high = 0x30303030;
+    __m128i first = _mm_srlv_epi32(_mm_shuffle_epi32(b.v, 0x50), _mm_setr_epi32(0, 2, 0, 2));
+    __m128i last = _mm_srlv_epi32(_mm_shuffle_epi32(b.v, 0xaa), _mm_setr_epi32(0, 0, 0, 4));
+    return (struct b16){_mm_or_si128(_mm_and_si128(first, _mm_setr_epi32(all, high, all, high)),
+                                     _mm_and_si128(last, _mm_setr_epi32(0, low, 0, low)))};
+}
+
 /* Even bytes of a, odd bytes of b. */
 SIMD_INLINE struct b16 b16_choose(struct b16 a, struct b16 b)
 {
@@ -200,6 +209,8 @@ struct d8 {
 SIMD_INLINE struct d8 d8_load(const void *p) { return (struct d8){_mm256_loadu_si256(p)}; }
 SIMD_INLINE void d8_store(void *p, struct d8 x) { _mm256_storeu_si256(p, x.v); }
 SIMD_INLINE struct d8 d8_set1(uint32_t x) { return (struct d8){_mm256_set1_epi32((int)x)}; }
+SIMD_INLINE struct d8 d8_set1_words(int x) { return (struct d8){_mm256_set1_epi16((short)x)}; }
+SIMD_INLINE struct d8 d8_from_s8(struct b16 b) { return (struct d8){_mm256_cvtepi8_epi16(b.v)}; }
 SIMD_INLINE struct d8 d8_and(struct d8 a, struct d8 b) { return (struct d8){_mm256_and_si256(a.v, b.v)}; }
 SIMD_INLINE struct d8 d8_or(struct d8 a, struct d8 b) { return (struct d8){_mm256_or_si256(a.v, b.v)}; }
 SIMD_INLINE struct d8 d8_xor(struct d8 a, struct d8 b) { return (struct d8){_mm256_xor_si256(a.v, b.v)}; }
@@ -210,6 +221,8 @@ SIMD_INLINE struct d8 d8_shr_words(struct d8 a, int n) { return (struct d8){_mm2
 /* Word products: their low and (unsigned) high halves. */
 SIMD_INLINE struct d8 d8_mul_low(struct d8 a, struct d8 b) { return (struct d8){_mm256_mullo_epi16(a.v, b.v)}; }
 SIMD_INLINE struct d8 d8_mul_high(struct d8 a, struct d8 b) { return (struct d8){_mm256_mulhi_epu16(a.v, b.v)}; }
+/* Sums of 2 products of words. */
+SIMD_INLINE struct d8 d8_madd(struct d8 a, struct d8 b) { return (struct d8){_mm256_madd_epi16(a.v, b.v)}; }
 /* Bytes equal: all ones. */
 SIMD_INLINE struct d8 d8_equal_bytes(struct d8 a, struct d8 b) { return (struct d8){_mm256_cmpeq_epi8(a.v, b.v)}; }
 
@@ -282,6 +295,21 @@ SIMD_INLINE struct d8 d8_add_parity(struct d8 x)
     __m256i low = _mm256_shuffle_epi8(parity, _mm256_and_si256(x.v, mask));
     __m256i high = _mm256_shuffle_epi8(parity, _mm256_and_si256(_mm256_srli_epi16(x.v, 4), mask));
     return (struct d8){_mm256_or_si256(x.v, _mm256_xor_si256(low, high))};
+}
+
+/* ---- eight floats ---- */
+
+struct f8 {
+    __m256 v;
+};
+
+SIMD_INLINE struct f8 f8_set1(float x) { return (struct f8){_mm256_set1_ps(x)}; }
+SIMD_INLINE struct f8 f8_mul(struct f8 a, struct f8 b) { return (struct f8){_mm256_mul_ps(a.v, b.v)}; }
+
+/* Two half floats in turn. */
+SIMD_INLINE struct f8 f8_two_halves(const uint8_t *p)
+{
+    return (struct f8){_mm256_cvtph_ps(_mm_castps_si128(_mm_broadcast_ss((const float *)(const void *)p)))};
 }
 
 #endif

@@ -118,6 +118,14 @@ EMULATE struct emulated emulated_fnmadd_ps(struct emulated a, struct emulated b,
     return c;
 }
 
+EMULATE struct emulated emulated_mask3_fnmadd_ps(struct emulated a, struct emulated b, struct emulated c, __mmask16 k)
+{
+    for (int i = 0; i < 16; i++) {
+        c.f[i] = k >> i & 1 ? fmaf(-a.f[i], b.f[i], c.f[i]) : c.f[i];
+    }
+    return c;
+}
+
 EMULATE struct emulated emulated_dpbusd_epi32(struct emulated c, struct emulated a, struct emulated b)
 {
     for (int i = 0; i < 16; i++) {
@@ -335,6 +343,14 @@ EMULATE __m256 emulated_castps512_ps256(struct emulated a) { return _mm256_casts
 EMULATE __m256 emulated_extractf32x8_ps(struct emulated a, int k) { return _mm256_castsi256_ps(a.y[k]); }
 EMULATE __m128i emulated_extracti32x4_epi32(struct emulated a, int k) { return a.x[k]; }
 
+EMULATE struct emulated emulated_zextsi256_si512(__m256i y) { return (struct emulated){.y = {y}}; }
+
+EMULATE struct emulated emulated_broadcast_f32x8(__m256 y)
+{
+    __m256i x = _mm256_castps_si256(y);
+    return (struct emulated){.y = {x, x}};
+}
+
 /* What a cast leaves undefined is filled with a pattern that must not show. */
 EMULATE struct emulated emulated_castsi256_si512(__m256i y)
 {
@@ -393,6 +409,8 @@ EMULATE struct emulated emulated_shuffle_i64x2(struct emulated a, struct emulate
 #define _mm512_add_ps emulated_add_ps
 #undef _mm512_and_si512
 #define _mm512_and_si512 emulated_and_si512
+#undef _mm512_broadcast_f32x8
+#define _mm512_broadcast_f32x8 emulated_broadcast_f32x8
 #undef _mm512_broadcast_i32x4
 #define _mm512_broadcast_i32x4 emulated_broadcast_i32x4
 #undef _mm512_castps128_ps512
@@ -449,6 +467,8 @@ EMULATE struct emulated emulated_shuffle_i64x2(struct emulated a, struct emulate
 #define _mm512_madd_epi16 emulated_madd_epi16
 #undef _mm512_maddubs_epi16
 #define _mm512_maddubs_epi16 emulated_maddubs_epi16
+#undef _mm512_mask3_fnmadd_ps
+#define _mm512_mask3_fnmadd_ps emulated_mask3_fnmadd_ps
 #undef _mm512_mask_blend_ps
 #define _mm512_mask_blend_ps emulated_mask_blend_ps
 #undef _mm512_mask_storeu_ps
@@ -531,5 +551,7 @@ EMULATE struct emulated emulated_shuffle_i64x2(struct emulated a, struct emulate
 #define _mm512_sub_ps emulated_sub_ps
 #undef _mm512_xor_si512
 #define _mm512_xor_si512 emulated_xor_si512
+#undef _mm512_zextsi256_si512
+#define _mm512_zextsi256_si512 emulated_zextsi256_si512
 
 #endif
