@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Owns: `sluice bench --kernels`: every operation on all threads and on one, from memory and from cache, beside the ceilings
- * of the same run. Must not know: what an operation computes. */
+ * of the same moment. Must not know: what an operation computes. */
 #include "src/commands/bench_kernels.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@
 
 enum { KERNELS_MAX = 256, CALLS_MAX = 1 << 20 };
 
-static const double sample_seconds = 0.001;
+static const double sample_seconds = 0.002; /* of an operation, and of the plain reads before and after it */
 
 /* Where a figure was taken: from memory or cache, by one thread or all. */
 enum { CASE_MEMORY_ALL, CASE_MEMORY_ONE, CASE_CACHE_ALL, CASE_CACHE_ONE, CASES };
@@ -33,6 +33,8 @@ struct kernel_bench {
     struct kernel_input input;
     struct kernel_place *place; /* [workers] */
     uint32_t workers;
+    struct read_way way_all, way_one;
+    uint64_t read_from;         /* of each worker's memory: where plain reads go on */
     bool progress, first;
     const volatile int *cancel;
     struct str out;
@@ -60,21 +62,46 @@ static double sample(struct kernel_bench *b, int who, uint64_t calls)
     return t;
 }
 
-/* Calls per second. Counted up until a sample is long enough. */
-static struct rate measure(struct kernel_bench *b, uint32_t which)
+/* Bytes per second of plain reads; the two best stream counts take turns. Operations go on half of the memory ahead of
+ * them: neither finds in a cache what the other has read. From cache there is no such ceiling. */
+static double sample_ceiling(struct kernel_bench *b, int who, uint32_t turn)
+{
+    const struct read_way *way = who == RATES_ALL ? &b->way_all : &b->way_one;
+    double bytes = way->bytes_s * sample_seconds;
+    uint64_t memory = b->place[0].weight_bytes;
+    if (b->cached) {
+        return NAN;
+    }
+    double rate = rates_read_once(b->rates, who, way->streams[turn % ARRAY_LEN(way->streams)], b->read_from, bytes);
+    b->read_from = (b->read_from + (uint64_t)(bytes / rates_count(b->rates, who))) % memory;
+    b->from = (b->read_from + memory / 2) % memory / (uint64_t)b->kernel->bytes;
+    return rate;
+}
+
+/* Samples of calls and of plain reads in turn, all within a tenth of a second: a machine that drifts in seconds gives both the
+ * same, and the best of each are those that nothing interrupted. */
+struct measured {
+    struct rate calls;   /* per second */
+    struct rate ceiling; /* bytes per second; best NAN: from cache */
+};
+
+/* Calls are counted up until a sample is long enough. */
+static struct measured measure(struct kernel_bench *b, uint32_t which)
 {
     int who = which == CASE_MEMORY_ALL || which == CASE_CACHE_ALL ? RATES_ALL : RATES_ONE;
     uint64_t calls = rates_count(b->rates, who);
-    double samples[RATES_SAMPLES_MAX];
+    double samples[RATES_SAMPLES_MAX], ceilings[RATES_SAMPLES_MAX + 1];
     b->cached = which >= CASE_CACHE_ALL;
     while (sample(b, who, calls) < sample_seconds / 2 && calls < CALLS_MAX) {
         calls *= 2;
     }
+    ceilings[0] = sample_ceiling(b, who, 0);
     for (uint32_t i = 0; i < b->o->repeats; i++) {
         double t = sample(b, who, calls);
         samples[i] = t > 0 ? (double)calls / t : 0;
+        ceilings[i + 1] = sample_ceiling(b, who, i + 1);
     }
-    return rate_of(samples, b->o->repeats);
+    return (struct measured){.calls = rate_of(samples, b->o->repeats), .ceiling = rate_of(ceilings, b->o->repeats + 1)};
 }
 
 /* ---- report ---- */
@@ -92,18 +119,16 @@ static double peak_of(const struct machine *m, enum peak_kind kind, bool all)
     return peaks[kind][all];
 }
 
-static struct figure figure_of(const struct kernel_bench *b, const struct kernel *k, uint32_t which, const struct rate *calls)
+static struct figure figure_of(const struct kernel_bench *b, const struct kernel *k, uint32_t which, const struct measured *found)
 {
     bool all = which == CASE_MEMORY_ALL || which == CASE_CACHE_ALL, cached = which >= CASE_CACHE_ALL;
     double operations = cached ? k->cached_operations : k->operations;
-    double ceiling = all ? b->machine.ram_read_gb_s : b->machine.thread_read_gb_s, peak = peak_of(&b->machine, k->peak, all);
-    struct figure f = {.calls = *calls, .gb_share = NAN, .gop_s = NAN, .gop_share = NAN};
-    f.gb_s = 1e-9 * calls->best * (cached ? k->cached_bytes : k->bytes);
-    if (!cached && ceiling > 0) {
-        f.gb_share = f.gb_s / ceiling;
-    }
+    double peak = peak_of(&b->machine, k->peak, all);
+    struct figure f = {.calls = found->calls, .gop_s = NAN, .gop_share = NAN};
+    f.gb_s = f.calls.samples > 0 ? 1e-9 * f.calls.best * (cached ? k->cached_bytes : k->bytes) : NAN;
+    f.gb_share = f.gb_s / (1e-9 * found->ceiling.best);
     if (operations > 0) {
-        f.gop_s = 1e-9 * calls->best * operations;
+        f.gop_s = 1e-9 * f.calls.best * operations;
         f.gop_share = peak > 0 ? f.gop_s / peak : NAN;
     }
     return f;
@@ -173,18 +198,17 @@ static void json_kernel(struct kernel_bench *b, const struct kernel *k, const st
 
 /* ---- running ---- */
 
-static int run_kernel(struct kernel_bench *b, const struct kernel *k, bool refill, struct rate *ret, struct error *e)
+static int run_kernel(struct kernel_bench *b, const struct kernel *k, bool refill, struct measured *ret, struct error *e)
 {
     if (b->progress) {
         fprintf(stderr, "\r\033[K%s %s, %u rows", k->op, k->type, k->n);
     }
     if (refill) {
-        struct rate memory; /* what is left of it changes where others compute, too */
-        int r = rates_read(b->rates, RATES_ALL, 0.05, &memory, e);
+        int r = rates_read_way(b->rates, RATES_ALL, &b->way_all, e);
+        r = r < 0 ? r : rates_read_way(b->rates, RATES_ONE, &b->way_one, e);
         if (r < 0) {
             return r;
         }
-        b->machine.ram_read_gb_s = fmax(b->machine.ram_read_gb_s, 1e-9 * memory.best);
         for (uint32_t w = 0; w < b->workers; w++) {
             kernel_fill(k, &b->place[w], &b->input);
         }
@@ -194,7 +218,7 @@ static int run_kernel(struct kernel_bench *b, const struct kernel *k, bool refil
         if (*b->cancel != 0) {
             return error_set(e, ERROR_INTERRUPTED, "interrupted");
         }
-        ret[which] = which >= CASE_CACHE_ALL || k->memory ? measure(b, which) : (struct rate){0};
+        ret[which] = which >= CASE_CACHE_ALL || k->memory ? measure(b, which) : (struct measured){0};
     }
     return 0;
 }
@@ -219,14 +243,14 @@ static int measure_ceilings(struct kernel_bench *b, struct error *e)
 
 static int run_all(struct kernel_bench *b, const struct kernel *list, uint32_t n, struct error *e)
 {
-    struct rate(*rates)[CASES] = calloc(max_u32(n, 1), sizeof(*rates));
-    if (rates == NULL) {
-        return error_nomem(e, "results", n * sizeof(*rates));
+    struct measured(*found)[CASES] = calloc(max_u32(n, 1), sizeof(*found));
+    if (found == NULL) {
+        return error_nomem(e, "results", n * sizeof(*found));
     }
     int r = measure_ceilings(b, e);
     for (uint32_t i = 0; r == 0 && i < n; i++) {
         bool refill = i == 0 || list[i].format != list[i - 1].format || list[i].kv != list[i - 1].kv || list[i].format == FORMAT_NONE;
-        r = run_kernel(b, &list[i], refill, rates[i], e);
+        r = run_kernel(b, &list[i], refill, found[i], e);
     }
     r = r < 0 ? r : measure_ceilings(b, e);
     if (r == 0 && !b->o->json) {
@@ -236,13 +260,11 @@ static int run_all(struct kernel_bench *b, const struct kernel *list, uint32_t n
     for (uint32_t i = 0; r == 0 && i < n; i++) {
         struct figure f[CASES];
         for (uint32_t which = 0; which < CASES; which++) {
-            f[which] = figure_of(b, &list[i], which, &rates[i][which]);
-            f[which].gb_s = rates[i][which].samples > 0 ? f[which].gb_s : NAN;
-            f[which].gb_share = rates[i][which].samples > 0 ? f[which].gb_share : NAN;
+            f[which] = figure_of(b, &list[i], which, &found[i][which]);
         }
         (b->o->json ? json_kernel : text_kernel)(b, &list[i], f);
     }
-    free(rates);
+    free(found);
     return r;
 }
 

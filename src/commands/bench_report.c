@@ -22,11 +22,12 @@ struct rate bench_speed(const struct bench_row *row)
     return rate_of(speeds, row->repeats);
 }
 
-static double median_seconds(const struct bench_row *row)
+/* Leaves their order alone. */
+static double median_of(const double *values, uint32_t n)
 {
-    double seconds[BENCH_REPEATS_MAX];
-    memcpy(seconds, row->seconds, row->repeats * sizeof(*seconds));
-    return rate_of(seconds, row->repeats).median;
+    double sorted[BENCH_REPEATS_MAX];
+    memcpy(sorted, values, n * sizeof(*sorted));
+    return rate_of(sorted, n).median;
 }
 
 /* What a row says beyond its samples. */
@@ -34,16 +35,24 @@ struct figures {
     struct rate speed;
     double seconds;   /* median */
     double read_gb_s, ceiling_gb_s, roof_tok_s;
+    double ceiling_share, roof_share; /* medians of what each repeat has of its own ceiling and roof */
     double first_tok_s, last_tok_s;
 };
 
 static struct figures figures_of(const struct bench_row *row)
 {
     double rows = row->decode_n > 0 ? row->rows : 1;
-    struct figures f = {.speed = bench_speed(row), .seconds = median_seconds(row)};
+    double ceiling = median_of(row->ceiling, row->repeats), ceiling_share[BENCH_REPEATS_MAX], roof_share[BENCH_REPEATS_MAX];
+    for (uint32_t i = 0; i < row->repeats; i++) {
+        ceiling_share[i] = over(tokens_of(row) * row->ram_bytes, row->seconds[i] * row->ceiling[i]);
+        roof_share[i] = 1 / over(row->seconds[i], row->roof_s[i]);
+    }
+    struct figures f = {.speed = bench_speed(row), .seconds = median_of(row->seconds, row->repeats)};
     f.read_gb_s = 1e-9 * row->ram_bytes * f.speed.median;
-    f.ceiling_gb_s = row->ceiling.samples > 0 ? 1e-9 * row->ceiling.best : NAN;
+    f.ceiling_gb_s = ceiling > 0 ? 1e-9 * ceiling : NAN;
+    f.ceiling_share = median_of(ceiling_share, row->repeats);
     f.roof_tok_s = over(tokens_of(row), row->roof.seconds);
+    f.roof_share = median_of(roof_share, row->repeats);
     f.first_tok_s = row->window > 0 ? over(row->window * rows, row->first_s) : NAN;
     f.last_tok_s = row->window > 0 ? over(row->window * rows, row->last_s) : NAN;
     return f;
@@ -82,9 +91,9 @@ static void text_row(const struct bench_row *row, struct str *out)
     str_printf(out, " %7s |", spread);
     cell(out, 7, f.read_gb_s);
     cell(out, 7, f.ceiling_gb_s);
-    cell_share(out, over(f.read_gb_s, f.ceiling_gb_s));
+    cell_share(out, f.ceiling_share);
     cell(out, 8, f.roof_tok_s);
-    cell_share(out, over(f.speed.median, f.roof_tok_s));
+    cell_share(out, f.roof_share);
     str_printf(out, " %-14s |\n", row->roof.bound == ROOF_UNKNOWN ? "-" : roof_bound_name(row->roof.bound));
 }
 
@@ -98,10 +107,10 @@ static void text_notes(const struct bench_row *row, struct str *out)
     if (row->nvme_bytes >= 1) {
         str_printf(out, "%s: cold: %s per token came from the drive\n", row->test, format_bytes(bytes, (uint64_t)row->nvme_bytes));
     }
-    double drift = over(row->ceiling.best - row->ceiling.worst, row->ceiling.best);
-    if (row->ceiling.samples > 1 && drift > DRIFT_PERCENT / 100.0) {
+    double drift = over(row->drift.best - row->drift.worst, row->drift.best);
+    if (row->drift.samples > 1 && drift > DRIFT_PERCENT / 100.0) {
         str_printf(out, "%s: the memory ceiling moved between %.1f and %.1f GB/s during the test: something else uses this machine\n", row->test,
-                   1e-9 * row->ceiling.worst, 1e-9 * row->ceiling.best);
+                   1e-9 * row->drift.worst, 1e-9 * row->drift.best);
     }
 }
 
@@ -124,8 +133,8 @@ void bench_text(const struct bench_setting *s, const struct bench_row *rows, uin
         str_printf(out, "warm: %.0f %% of memory resident, nothing read from the drive\n", 100 * resident);
     }
     if (n > 0) {
-        str_printf(out, "t/s: median of %u; +/-: half of the distance from least to most; GB/s: weights and latents read; ceiling: plain reads in the same run;\n"
-                        "roof: max(bytes / ceiling, operations / peaks)\n", rows[0].repeats);
+        str_printf(out, "t/s: median of %u; +/-: half of the distance from least to most; GB/s: weights and latents read; ceiling: plain reads just before and after;\n"
+                        "roof: max(bytes / ceiling, operations / peaks); shares: medians of what each repeat has of its own ceiling and roof\n", rows[0].repeats);
     }
 }
 
@@ -174,10 +183,24 @@ static void json_timings(const struct bench_row *row, const struct figures *f, s
     str_printf(out, "\"bytes_per_token\": {\"vram\": 0, \"ram\": %.0f, \"nvme\": %.0f}, ", row->ram_bytes, row->nvme_bytes);
     number(out, "read_gb_s", f->read_gb_s);
     number(out, "ceiling_gb_s", f->ceiling_gb_s);
-    number(out, "ceiling_share", over(f->read_gb_s, f->ceiling_gb_s));
+    number(out, "ceiling_share", f->ceiling_share);
     str_printf(out, "\"cache\": {\"vram\": {\"hits\": 0, \"misses\": 0, \"bytes\": 0}, \"ram\": {\"hits\": %" PRIu64 ", \"misses\": %" PRIu64
                ", \"bytes\": %" PRIu64 "}, \"nvme\": {\"hits\": 0, \"misses\": 0, \"bytes\": 0}}, \"draft\": {\"drafted\": %" PRIu64
                ", \"accepted\": %" PRIu64 "}, ", row->hits, row->misses, row->cache_bytes, row->drafted, row->accepted);
+}
+
+/* Best and worst of all measurements, and what stands beside each of the samples of tok_s. */
+static void json_ceiling(const struct bench_row *row, struct str *out)
+{
+    bool measured = row->drift.samples > 0;
+    str_puts(out, "\"ceiling\": {");
+    number(out, "best_gb_s", measured ? 1e-9 * row->drift.best : NAN);
+    number(out, "worst_gb_s", measured ? 1e-9 * row->drift.worst : NAN);
+    str_printf(out, "\"samples\": %u, \"repeats_gb_s\": [", row->drift.samples);
+    for (uint32_t i = 0; measured && i < row->repeats; i++) {
+        str_printf(out, "%s%.9g", i == 0 ? "" : ", ", 1e-9 * row->ceiling[i]);
+    }
+    str_puts(out, "]}, ");
 }
 
 static void json_row(const struct bench_setting *s, const struct bench_row *row, struct str *out)
@@ -191,15 +214,12 @@ static void json_row(const struct bench_setting *s, const struct bench_row *row,
     number(out, "depth", row->depth);
     json_samples(row, &f, out);
     number(out, "roof_tok_s", f.roof_tok_s);
-    number(out, "roof_share", over(f.speed.median, f.roof_tok_s));
+    number(out, "roof_share", f.roof_share);
     text(out, "roof_bound", roof_bound_name(row->roof.bound));
     number(out, "roof_bytes", row->roof.bytes);
     number(out, "int8_operations", row->roof.int8_operations);
     number(out, "float_operations", row->roof.float_operations);
-    str_puts(out, "\"ceiling\": {");
-    number(out, "best_gb_s", f.ceiling_gb_s);
-    number(out, "worst_gb_s", row->ceiling.samples > 0 ? 1e-9 * row->ceiling.worst : NAN);
-    str_printf(out, "\"samples\": %u}, ", row->ceiling.samples);
+    json_ceiling(row, out);
     number(out, "window", row->window);
     number(out, "first_tok_s", f.first_tok_s);
     number(out, "last_tok_s", f.last_tok_s);
@@ -253,8 +273,8 @@ void bench_csv(const struct bench_setting *s, const struct bench_row *rows, uint
         struct figures f = figures_of(row);
         csv_text(out, row->test);
         const double numbers[] = {row->threads, row->ubatch, row->rows, row->depth, tokens_of(row), row->repeats, f.speed.median, f.speed.worst,
-                                  f.speed.best, row->ram_bytes, row->nvme_bytes, f.read_gb_s, f.ceiling_gb_s, over(f.read_gb_s, f.ceiling_gb_s),
-                                  f.roof_tok_s, over(f.speed.median, f.roof_tok_s)};
+                                  f.speed.best, row->ram_bytes, row->nvme_bytes, f.read_gb_s, f.ceiling_gb_s, f.ceiling_share,
+                                  f.roof_tok_s, f.roof_share};
         for (size_t k = 0; k < sizeof(numbers) / sizeof(*numbers); k++) {
             csv_number(out, numbers[k]);
         }

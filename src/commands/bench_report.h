@@ -29,8 +29,10 @@ struct bench_row {
     double resident_share;        /* of the memory of the process that is not swapped out */
     uint32_t window;              /* tokens of the two below, 0: too few */
     double first_s, last_s;       /* median over the repeats: the first and the last `window` tokens */
-    struct roof roof;             /* of one repeat, at the ceilings */
-    struct rate ceiling;          /* memory reads around the repeats, bytes per second */
+    double ceiling[BENCH_REPEATS_MAX]; /* [repeats] memory reads around each, bytes per second; 0: not measured */
+    double roof_s[BENCH_REPEATS_MAX];  /* [repeats] least seconds at the ceilings around each; 0: unknown */
+    struct roof roof;             /* of one repeat, at the median ceilings */
+    struct rate drift;            /* memory reads, all measurements of the test, bytes per second */
     uint64_t hits, misses, cache_bytes, drafted, accepted;
 };
 

@@ -2,13 +2,13 @@
 /* Owns: bench_run.h. Must not know: how results are shown. */
 #include "src/commands/bench_run.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/attr.h"
 #include "common/intmath.h"
+#include "src/commands/bench_ceilings.h"
 #include "src/run/probe_text.h"
 #include "src/run/session.h"
 #include "src/run/step.h"
@@ -184,27 +184,6 @@ static int repeat_once(struct engine *g, const struct bench_test *t, struct line
     return r;
 }
 
-/* ---- ceilings ---- */
-
-static int measure_ceilings(struct bench_run *b, double *samples, uint32_t index, struct error *e)
-{
-    struct rate rate;
-    if (b->rates == NULL) {
-        return 0;
-    }
-    int r = rates_read(b->rates, RATES_ALL, 0.1, &rate, e);
-    double *best[PEAK_COUNT] = {[PEAK_FMA] = &b->machine.fma_gop_s, [PEAK_BF16] = &b->machine.bf16_gop_s, [PEAK_INT8] = &b->machine.int8_gop_s};
-    if (r == 0) {
-        samples[index] = rate.best;
-        b->machine.ram_read_gb_s = fmax(b->machine.ram_read_gb_s, 1e-9 * rate.best);
-    }
-    for (int k = 0; r == 0 && k < PEAK_COUNT; k++) {
-        r = rates_compute(b->rates, (enum peak_kind)k, RATES_ALL, 0.05, &rate, e);
-        *best[k] = r == 0 ? fmax(*best[k], 1e-9 * rate.best) : *best[k];
-    }
-    return r;
-}
-
 static void show(const struct bench_run *b, const char *test, uint32_t repeat)
 {
     if (b->progress) {
@@ -238,23 +217,42 @@ static void set_totals(const struct totals *a, const struct totals *z, struct be
     row->accepted = z->accepted - a->accepted;
 }
 
-/* What the test could reach with the experts it met. */
-static void set_roof(const struct bench_run *b, const struct bench_test *t, const struct lines *l, struct bench_row *row)
+/* What a repeat could reach at such ceilings. `met`: share of the experts that a step reads. */
+static struct roof roof_of(const struct bench_run *b, const struct bench_test *t, double met, const struct ceilings *c)
 {
     const struct engine *g = b->engine;
-    const struct cost *cost = &b->cost;
+    const struct machine m = ceilings_machine(c);
+    struct roof r;
     if (t->decode_n == 0) {
-        cost_prefill(cost, &b->machine, t->prompt_n, t->depth, g->ubatch, &row->roof);
-        return;
+        cost_prefill(&b->cost, &m, t->prompt_n, t->depth, g->ubatch, &r);
+        return r;
     }
-    double choices = (double)row->repeats * t->decode_n * moe_layers(g->shape) * g->shape->experts;
-    double met = choices > 0 ? (double)l->distinct / choices : 0;
-    struct roof *r = &row->roof;
-    cost_decode(cost, &b->machine, t->rows, t->depth + t->decode_n / 2, g->plan.kv_token_bytes, met, r);
-    double *of_one_step[] = {&r->bytes, &r->int8_operations, &r->float_operations, &r->memory_s, &r->compute_s, &r->seconds};
+    cost_decode(&b->cost, &m, t->rows, t->depth + t->decode_n / 2, g->plan.kv_token_bytes, met, &r);
+    double *of_one_step[] = {&r.bytes, &r.int8_operations, &r.float_operations, &r.memory_s, &r.compute_s, &r.seconds};
     for (size_t i = 0; i < ARRAY_LEN(of_one_step); i++) {
         *of_one_step[i] *= t->decode_n;
     }
+    return r;
+}
+
+/* Each repeat stands beside the ceilings around it. measured: [repeats + 1] */
+static void set_ceilings(const struct bench_run *b, const struct bench_test *t, const struct lines *l, const struct ceilings *measured, struct bench_row *row)
+{
+    struct ceilings each[BENCH_REPEATS_MAX], median;
+    double reads[BENCH_REPEATS_MAX + 1];
+    double choices = (double)row->repeats * t->decode_n * moe_layers(b->engine->shape) * b->engine->shape->experts;
+    double met = choices > 0 ? (double)l->distinct / choices : 0;
+    ceilings_pair(measured, row->repeats, each, &median);
+    for (uint32_t i = 0; i < row->repeats; i++) {
+        row->ceiling[i] = each[i].of[CEILING_READ];
+        row->roof_s[i] = roof_of(b, t, met, &each[i]).seconds;
+    }
+    for (uint32_t i = 0; i <= row->repeats; i++) {
+        reads[i] = measured[i].of[CEILING_READ];
+    }
+    row->drift = rate_of(reads, b->rates != NULL ? row->repeats + 1 : 0);
+    row->roof = roof_of(b, t, met, &median);
+    row->ram_bytes = row->roof.bytes / (t->decode_n > 0 ? (double)t->decode_n * t->rows : t->prompt_n);
 }
 
 /* Medians of the first and last steps over the repeats. */
@@ -264,11 +262,11 @@ struct windows {
 
 static int run_repeats(struct bench_run *b, const struct bench_test *t, struct lines *l, struct bench_row *row, struct error *e)
 {
-    double ceilings[BENCH_REPEATS_MAX + 1];
+    struct ceilings measured[BENCH_REPEATS_MAX + 1];
     struct windows w;
     struct totals before = totals_of(b->engine);
     row->window = t->decode_n >= 8 ? min_u32(BENCH_WINDOW, t->decode_n / 4) : 0;
-    int r = measure_ceilings(b, ceilings, 0, e);
+    int r = ceilings_measure(b->rates, &measured[0], e);
     while (r == 0 && row->repeats < b->repeats) {
         uint32_t i = row->repeats;
         show(b, row->test, i);
@@ -276,7 +274,7 @@ static int run_repeats(struct bench_run *b, const struct bench_test *t, struct l
         w.first[i] = sum(l->step_s, row->window);
         w.last[i] = row->window > 0 ? sum(l->step_s + t->decode_n - row->window, row->window) : 0;
         row->repeats += r == 0;
-        r = r < 0 ? r : measure_ceilings(b, ceilings, i + 1, e);
+        r = r < 0 ? r : ceilings_measure(b->rates, &measured[i + 1], e);
     }
     if (r == 0) {
         struct totals after = totals_of(b->engine);
@@ -284,7 +282,7 @@ static int run_repeats(struct bench_run *b, const struct bench_test *t, struct l
         row->resident_share = resident_share();
         row->first_s = rate_of(w.first, row->repeats).median;
         row->last_s = rate_of(w.last, row->repeats).median;
-        row->ceiling = rate_of(ceilings, b->rates != NULL ? row->repeats + 1 : 0);
+        set_ceilings(b, t, l, measured, row);
     }
     return r;
 }
@@ -298,8 +296,6 @@ int bench_test_run(struct bench_run *b, const struct bench_test *t, struct bench
     int r = lines_open(b->engine, t, &l, e);
     r = r < 0 ? r : run_repeats(b, t, &l, &row, e);
     if (r == 0) {
-        set_roof(b, t, &l, &row);
-        row.ram_bytes = row.roof.bytes / (t->decode_n > 0 ? (double)t->decode_n * t->rows : t->prompt_n);
         *ret = row;
     }
     lines_close(&l);

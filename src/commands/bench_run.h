@@ -18,7 +18,6 @@ struct bench_run {
     struct engine *engine;
     struct rates *rates;      /* NULL: no ceilings */
     struct cost cost;         /* of the model: src/tier/cost_input.h */
-    struct machine machine;   /* best ceilings so far, for the roof */
     uint32_t repeats;
     bool progress;            /* a line on stderr */
 };

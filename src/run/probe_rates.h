@@ -54,25 +54,25 @@ uint32_t rates_count(const struct rates *r, int who);
 /* Calls fn on each of them, all starting together; returns the seconds from the start to the last end. */
 double rates_time(struct rates *r, int who, rates_fn fn, void *ctx);
 
-/* The functions below take about `seconds`, at least three samples, and return 0 or ERROR_INTERRUPTED. */
+/* The functions below return 0 or ERROR_INTERRUPTED; with `seconds` they take about so long, at least three samples. */
 
 /* Bytes per second that they read from their parts: after short samples that find the two best stream counts, samples of
  * about 50 ms with these in turn. Where `seconds` is too little for three of them they are shorter. */
 int rates_read(struct rates *r, int who, double seconds, struct rate *ret, struct error *e);
 
-/* Operations per second; all zero where there are no such units. */
-int rates_compute(struct rates *r, enum peak_kind kind, int who, double seconds, struct rate *ret, struct error *e);
-
-/* The first half of rates_read alone, for benches that take samples between work of their own. */
+/* The first half of rates_read alone, some 50 ms, for benches that take samples between work of their own. */
 struct read_way {
     uint32_t streams[2]; /* the best counts, the best one first */
     double bytes_s;      /* bytes per second of the best short sample */
 };
 int rates_read_way(struct rates *r, int who, struct read_way *ret, struct error *e);
 
-/* One sample: about `bytes` in all, in so many streams, from byte `from` of each part on and round and round. Returns bytes
+/* One of those samples: about `bytes` in all, in so many streams, from byte `from` of each part on and round and round. Returns bytes
  * per second. */
 double rates_read_once(struct rates *r, int who, uint32_t streams, uint64_t from, double bytes);
+
+/* Operations per second; all zero where there are no such units. */
+int rates_compute(struct rates *r, enum peak_kind kind, int who, double seconds, struct rate *ret, struct error *e);
 
 /* Memory and peaks into the facts of a machine; rates of its drive are left alone. About 2 s. */
 int rates_machine(struct rates *r, struct machine *m, struct error *e);

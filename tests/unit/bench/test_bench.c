@@ -9,18 +9,21 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "src/commands/bench_ceilings.h"
 #include "src/commands/bench_report.h"
 #include "src/commands/findings.h"
 #include "src/commands/host.h"
 
-/* 64 tokens in 2, 4 and 1 s: 32, 16 and 64 tok/s. Each reads 10^9 bytes; the ceiling is 40 GB/s, so the roof is 40 tok/s. */
+/* 64 tokens in 2, 4 and 1 s: 32, 16 and 64 tok/s. Each token reads 10^9 bytes, beside ceilings of 40, 32 and 160 GB/s: 80, 50
+ * and 40 % of them. Units that take 1.7 s bound the last repeat, so roofs are 80, 50 and 170 %. */
 static struct bench_row decode_row(void)
 {
     return (struct bench_row){
         .test = "tg64", .threads = 2, .ubatch = 512, .decode_n = 64, .rows = 1, .seconds = {2, 4, 1}, .repeats = 3, .ram_bytes = 1e9,
         .resident_share = 1, .window = 16, .first_s = 0.25, .last_s = 0.5,
+        .ceiling = {40e9, 32e9, 160e9}, .roof_s = {1.6, 2, 1.7},
         .roof = {.bytes = 64e9, .memory_s = 1.6, .compute_s = 0.1, .seconds = 1.6, .bound = ROOF_MEMORY},
-        .ceiling = {.best = 40e9, .median = 39e9, .worst = 38e9, .samples = 4}, .hits = 5, .cache_bytes = 7};
+        .drift = {.best = 160e9, .median = 40e9, .worst = 30e9, .samples = 4}, .hits = 5, .cache_bytes = 7};
 }
 
 static const struct bench_setting setting = {.machine = "a \"machine\", 2 cores", .model = "a model", .steps_down = "[{\"what\": \"io\", \"why\": \"x\"}]"};
@@ -48,7 +51,13 @@ static void test_json(void **state)
     assert_true(json_is_null(json_object_get(tg, "prompt_tok_s")));
     assert_float_equal(real_of(tg, "read_gb_s"), 32, 1e-6);
     assert_float_equal(real_of(tg, "ceiling_gb_s"), 40, 1e-6);
-    assert_float_equal(real_of(tg, "ceiling_share"), 0.8, 1e-6);
+    assert_float_equal(real_of(tg, "ceiling_share"), 0.5, 1e-6);
+    assert_float_equal(real_of(json_object_get(tg, "ceiling"), "best_gb_s"), 160, 1e-6);
+    assert_float_equal(real_of(json_object_get(tg, "ceiling"), "worst_gb_s"), 30, 1e-6);
+    assert_float_equal(real_of(json_object_get(tg, "ceiling"), "samples"), 4, 0);
+    const json_t *beside = json_object_get(json_object_get(tg, "ceiling"), "repeats_gb_s"); /* in the order of the samples */
+    assert_int_equal(json_array_size(beside), 3);
+    assert_float_equal(json_number_value(json_array_get(beside, 1)), 32, 1e-6);
     assert_float_equal(real_of(tg, "roof_tok_s"), 40, 1e-6);
     assert_float_equal(real_of(tg, "roof_share"), 0.8, 1e-6);
     assert_float_equal(real_of(tg, "first_tok_s"), 64, 1e-6);
@@ -63,25 +72,58 @@ static void test_json(void **state)
 
     assert_float_equal(real_of(pp, "prompt_tok_s"), 64, 1e-6);
     assert_float_equal(real_of(pp, "prompt_s"), 8, 1e-6);
-    assert_true(json_is_null(json_object_get(pp, "ceiling_gb_s")));
-    assert_true(json_is_null(json_object_get(pp, "roof_tok_s")));
+    for (size_t i = 0; i < 4; i++) {
+        const char *const keys[] = {"ceiling_gb_s", "ceiling_share", "roof_tok_s", "roof_share"};
+        assert_true(json_is_null(json_object_get(pp, keys[i])));
+    }
+    assert_int_equal(json_array_size(json_object_get(json_object_get(pp, "ceiling"), "repeats_gb_s")), 0);
     json_decref(list);
+}
+
+/* A neighbour presses the memory down before the second repeat and after the third. */
+static void test_ceilings_around_a_repeat(void **state)
+{
+    (void)state;
+    const double reads[] = {30, 10, 20, 15, 5};
+    struct ceilings measured[5] = {0}, each[4], median;
+    for (size_t i = 0; i < 5; i++) {
+        measured[i].of[CEILING_READ] = 1e9 * reads[i];
+        measured[i].of[PEAK_INT8] = 1e9 * (double)(i + 1);
+        measured[i].of[PEAK_FMA] = 7e9;
+    }
+    ceilings_pair(measured, 4, each, &median);
+    const double higher[] = {30, 20, 20, 15};
+    for (size_t i = 0; i < 4; i++) {
+        assert_float_equal(each[i].of[CEILING_READ], 1e9 * higher[i], 0);
+        assert_float_equal(each[i].of[PEAK_INT8], 1e9 * (double)(i + 2), 0);
+        assert_float_equal(each[i].of[PEAK_BF16], 0, 0);
+    }
+    struct machine m = ceilings_machine(&median);
+    assert_float_equal(m.ram_read_gb_s, 20, 1e-9);
+    assert_float_equal(m.int8_gop_s, 3.5, 1e-9);
+    assert_float_equal(m.fma_gop_s, 7, 1e-9);
+    assert_float_equal(m.bf16_gop_s, 0, 0);
+
+    struct error e = {0};
+    assert_int_equal(ceilings_measure(NULL, &measured[0], &e), 0); /* no rates: not measured */
+    assert_float_equal(measured[0].of[CEILING_READ], 0, 0);
 }
 
 static void test_text(void **state)
 {
     (void)state;
     struct bench_row row = decode_row();
+    row.drift.best = 33e9;
     struct str out = {0};
     bench_text(&setting, &row, 1, &out);
-    assert_non_null(strstr(out.data, "| tg64             |       2 |    32.00 |  75.0 % |   32.00 |   40.00 |   80 % |    40.00 |   80 % | memory reads   |\n"));
+    assert_non_null(strstr(out.data, "| tg64             |       2 |    32.00 |  75.0 % |   32.00 |   40.00 |   50 % |    40.00 |   80 % | memory reads   |\n"));
     assert_non_null(strstr(out.data, "first 16 tokens 64.00 tok/s, last 16 32.00 tok/s"));
     assert_non_null(strstr(out.data, "warm: 100 % of memory resident"));
     assert_null(strstr(out.data, "ceiling moved"));
     str_deinit(&out);
 
     row.nvme_bytes = 3 << 20;
-    row.ceiling.worst = 30e9;
+    row.drift.best = 40e9;
     bench_text(&setting, &row, 1, &out);
     assert_non_null(strstr(out.data, "cold: 3.00 MiB per token came from the drive"));
     assert_null(strstr(out.data, "warm:"));
@@ -192,7 +234,7 @@ static void test_memory_modules(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_json), cmocka_unit_test(test_text), cmocka_unit_test(test_csv),
-                                       cmocka_unit_test(test_findings), cmocka_unit_test(test_memory_modules)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_json), cmocka_unit_test(test_ceilings_around_a_repeat), cmocka_unit_test(test_text),
+                                       cmocka_unit_test(test_csv), cmocka_unit_test(test_findings), cmocka_unit_test(test_memory_modules)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
