@@ -4,7 +4,8 @@
 
 PART: slice formats rows threads first-token load kernels; default all. Models are written to FOLDER by `sluice synth`, one at a
 time, and deleted. --quick: fewer experts (files below 4 GB) and samples, to see that it runs. Every rate stands beside its
-ceiling measured in the same run. The full set needs 14 GB of disk, 16 GB of memory and about an hour on 2 cores.
+ceilings, measured just before and just after each repeat; decoding is measured in many short repeats, so that a machine whose
+memory rate drifts is the same for both. The full set needs 14 GB of disk, 16 GB of memory and about an hour on 2 cores.
 """
 import argparse
 import json
@@ -18,6 +19,7 @@ import time
 # Format, experts of the file, share of the ceiling that decode is meant to reach.
 FORMATS = [("q8_0", 256, 85), ("fp8", 256, 80), ("bf16", 128, 85), ("q6_k", 256, 85), ("q5_k", 256, 85), ("q4_k", 256, 90), ("q3_k", 256, 80),
            ("q2_k", 256, 80), ("iq4_xs", 256, 85), ("mxfp4", 256, 85), ("iq2_xxs", 256, 60), ("iq1_s", 256, 60)]
+REPEATS_MAX = 64 # of sluice bench
 QUOTA = "/sys/fs/cgroup/sluice-proof"
 
 
@@ -38,10 +40,16 @@ class Proof:
         run(self.a.binary, "synth", "--shape", "v3", *flags, *experts, "-o", path)
         return path
 
-    def bench(self, model, *flags, prefix=()):
-        args = [*prefix, self.a.binary, "bench", "-m", model, "-r", self.a.samples, "--quiet", "--json", *self.threads, *flags]
+    def bench(self, model, repeats, *flags, prefix=()):
+        args = [*prefix, self.a.binary, "bench", "-m", model, "-r", repeats, "--quiet", "--json", *self.threads, *flags]
         print("    $ sluice " + " ".join(str(x) for x in args[len(prefix) + 1:]), file=sys.stderr, flush=True)
         return json.loads(run(*args))
+
+    def prompts(self, model, lengths):
+        return self.bench(model, self.a.samples, "-p", ",".join(map(str, lengths)), "-n", 0)
+
+    def decode(self, model, *flags, prefix=()):
+        return self.bench(model, min(3 * self.a.samples, REPEATS_MAX), "-p", 0, "-n", 4 if self.a.quick else 16, *flags, prefix=prefix)
 
     def with_model(self, flags, use):
         with tempfile.TemporaryDirectory(dir=self.a.dir) as folder:
@@ -80,7 +88,7 @@ ONE = ("--dense", 1, "--moe", 1, "--type", "q4_k", "--attn-type", "q8_0")
 
 def part_slice(p):
     print("\n### V3 slice: 1 dense and 2 MoE layers, Q4_K experts, Q8_0 attention")
-    results = p.with_model(SLICE, lambda m: p.bench(m, "-p", "512" if p.a.quick else "512,2048", "-n", 16 if p.a.quick else 128))
+    results = p.with_model(SLICE, lambda m: p.prompts(m, [512] if p.a.quick else [512, 2048]) + p.decode(m))
     print(f"\n{results[0]['machine']}\n\n{results[0]['model']}")
     table(HEAD, rows_of(results))
 
@@ -91,7 +99,7 @@ def part_formats(p):
     for name, experts, goal in FORMATS:
         flags = ("--dense", 1, "--moe", 1, "--type", name, "--attn-type", name, *(() if p.a.quick or experts == 256 else ("--experts", experts)))
         try:
-            pp, tg = p.with_model(flags, lambda m: p.bench(m, "-p", 512, "-n", 16 if p.a.quick else 64))
+            pp, tg = p.with_model(flags, lambda m: p.prompts(m, [512]) + p.decode(m))
         except subprocess.CalledProcessError as e:
             rows.append((name, (e.stderr or "failed").strip().split("\n")[-1][:120], "", "", "", "", "", ""))
             continue
@@ -101,7 +109,7 @@ def part_formats(p):
 
 def part_rows(p):
     print("\n### Several timelines in one step")
-    results = p.with_model(ONE, lambda m: p.bench(m, "-p", 0, "-n", 8 if p.a.quick else 32, "--rows", "1,2,4,8"))
+    results = p.with_model(ONE, lambda m: p.decode(m, "--rows", "1,2,4,8"))
     one = 1 / results[0]["tok_s"]["median"]
     table(("timelines", "tokens/s", "time per step against one", "bytes per step against one", "share of roof"),
           [(r["rows"], spread(r), f"{r['rows'] / r['tok_s']['median'] / one:.2f}", f"{r['rows'] * r['bytes_per_token']['ram'] / results[0]['bytes_per_token']['ram']:.2f}",
@@ -138,16 +146,15 @@ def with_quota(cores, use):
 def part_threads(p):
     print("\n### Threads")
     cores = len(os.sched_getaffinity(0))
-    n = 8 if p.a.quick else 32
 
     def measure(m):
         p.threads = []
         counts = sorted({*[t for t in (1, 2, 4, 8, 16, 32, 64) if t < cores], cores, 2 * cores, 4 * cores})
-        rows = [(f"{r['threads']} threads", spread(r), percent(r["ceiling_share"])) for r in p.bench(m, "-p", 0, "-n", n, "-t", ",".join(map(str, counts)))]
+        rows = [(f"{r['threads']} threads", spread(r), percent(r["ceiling_share"])) for r in p.decode(m, "-t", ",".join(map(str, counts)))]
         fair = [f"fair share {100 * (cores - 0.5) / cores:.0f} %"]
-        busy = with_neighbour(lambda: p.bench(m, "-p", 0, "-n", n))[0]
+        busy = with_neighbour(lambda: p.decode(m))[0]
         rows.append((f"default, a busy neighbour ({fair[0]})", spread(busy), percent(busy["ceiling_share"])))
-        limited = with_quota(1.5, lambda prefix: p.bench(m, "-p", 0, "-n", n, prefix=prefix))
+        limited = with_quota(1.5, lambda prefix: p.decode(m, prefix=prefix))
         rows.append(("default, quota of 1.5 cores", spread(limited[0]), percent(limited[0]["ceiling_share"])) if limited else ("quota", "not measured", ""))
         table(("what", "decode, tokens/s", "share of the ceiling"), rows)
 
@@ -158,7 +165,7 @@ def part_first_token(p):
     print("\n### Time to first token: one more prompt token (R24)")
     most = 40 if p.a.quick else 130
     results = p.with_model(("--dense", 1, "--moe", 1, "--experts", 32, "--type", "q4_k", "--attn-type", "q8_0"),
-                           lambda m: p.bench(m, "-p", ",".join(map(str, range(1, most + 1))), "-n", 0))
+                           lambda m: p.prompts(m, range(1, most + 1)))
     best = [(r["prompt_n"], r["prompt_n"] / r["tok_s"]["max"]) for r in results]
     steps = sorted(((b[1] / a[1], a[0]) for a, b in zip(best, best[1:])), reverse=True)
     table(("prompt tokens", "seconds, best"), [(n, f"{s:.4f}") for n, s in best if n in (1, 2, 4, 8, 9, 16, 32, 33, 64, 128)])
@@ -194,7 +201,7 @@ def part_load(p):
 
 def part_kernels(p):
     print("\n### Operations alone\n")
-    print("```\n" + run(p.a.binary, "bench", "--kernels", "--quiet", "-r", p.a.samples, *p.threads) + "```")
+    print("```\n" + run(p.a.binary, "bench", "--kernels", "--quiet", "-r", min(8 * p.a.samples, REPEATS_MAX), *p.threads) + "```")
 
 
 PARTS = {"slice": part_slice, "formats": part_formats, "rows": part_rows, "threads": part_threads, "first-token": part_first_token, "load": part_load, "kernels": part_kernels}
@@ -205,7 +212,7 @@ def main():
     ap.add_argument("binary", type=os.path.abspath)
     ap.add_argument("parts", nargs="*", metavar="PART", default=list(PARTS))
     ap.add_argument("--dir", default=".")
-    ap.add_argument("--samples", type=int, default=3)
+    ap.add_argument("--samples", type=int, default=3, help="repeats of a prompt; decoding has three times, operations eight times as many")
     ap.add_argument("--threads", type=int)
     ap.add_argument("--quick", action="store_true")
     a = ap.parse_args()
