@@ -38,7 +38,7 @@ SIMD_INLINE uint32_t row_span(const struct matvec_args *a, uint32_t rows)
 
 /* ---- blocks against int8 activations ---- */
 
-/* `rows` weight rows, the first r, `span` apart, times n activation rows; one of the two is 1. */
+/* `rows` weight rows, the first r, `span` apart, times n activation rows; rows is 1 where n is above 2. */
 SIMD_INLINE void tile_blocks(const struct matvec_args *a, uint32_t r, uint32_t rows, uint32_t span, uint32_t n,
                              STEP_FUNCTION((*step)), uint32_t step_blocks, uint32_t elems, uint32_t bytes)
 {
@@ -74,27 +74,24 @@ SIMD_INLINE void tile_blocks(const struct matvec_args *a, uint32_t r, uint32_t r
     }
 }
 
-/* With one activation row `rows` weight rows go together and share what is computed from the activations. One and two
- * activation rows, which decoding has, are literal: their sums stay in registers. */
+/* With one or two activation rows, which decoding has, `rows` weight rows go together; the numbers are literal: sums stay in
+ * registers, and what is computed from the activations is shared. */
 SIMD_INLINE void matvec_blocks(const struct matvec_args *a, STEP_FUNCTION((*step)), uint32_t step_blocks,
                                uint32_t elems, uint32_t bytes, uint32_t rows)
 {
+    const uint32_t together = a->n <= 2 ? rows : 1, span = row_span(a, together);
     uint32_t r = a->row_begin;
-    if (a->n == 1) {
-        const uint32_t span = row_span(a, rows);
-        for (; r < a->row_begin + span; r++) {
-            tile_blocks(a, r, rows, span, 1, step, step_blocks, elems, bytes);
-        }
-        r += (rows - 1) * span;
-    }
-    for (; r < a->row_end; r++) {
+    for (; r < a->row_begin + span; r++) {
         if (a->n == 1) {
-            tile_blocks(a, r, 1, 1, 1, step, step_blocks, elems, bytes);
+            tile_blocks(a, r, rows, span, 1, step, step_blocks, elems, bytes);
         } else if (a->n == 2) {
-            tile_blocks(a, r, 1, 1, 2, step, step_blocks, elems, bytes);
+            tile_blocks(a, r, rows, span, 2, step, step_blocks, elems, bytes);
         } else {
             tile_blocks(a, r, 1, 1, a->n, step, step_blocks, elems, bytes);
         }
+    }
+    for (r += (together - 1) * span; r < a->row_end; r++) {
+        tile_blocks(a, r, 1, 1, a->n, step, step_blocks, elems, bytes);
     }
 }
 
