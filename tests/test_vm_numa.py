@@ -86,6 +86,8 @@ def test_the_kernel_counts_the_same():
         for where, count in re.findall(r"\bN(\d)=(\d+)", rest):
             pages[node, where] = pages.get((node, where), 0) + int(count)
     assert set(pages) == {("0", "0"), ("1", "1")}, (pages, maps)
+    spread = re.findall(r"interleave:0-1 .*", maps)
+    assert len(spread) == 1 and "anon=" in spread[0] and line.rstrip().endswith(", kv cache on all in turn"), (maps, line)
     for node, (found, _) in placed.items():
         assert abs(pages[str(node), str(node)] * 4096 / 2**20 - found) < 0.02 * found + 0.1, (pages, placed)
 

@@ -47,6 +47,14 @@ static void *map_huge_aligned(size_t bytes)
 
 static void add(uint64_t *to, uint64_t bytes) { __atomic_fetch_add(to, bytes, __ATOMIC_RELAXED); }
 
+static void count_bind(struct account *a, const struct buffer *b)
+{
+    if (b->bind_errno != 0) {
+        add(&a->bind_refused, b->mapped);
+        __atomic_store_n(&a->bind_errno, b->bind_errno, __ATOMIC_RELAXED);
+    }
+}
+
 static void count(struct account *a, const struct buffer *b, int huge_errno)
 {
     add(&a->bytes[b->purpose], b->mapped);
@@ -55,10 +63,7 @@ static void count(struct account *a, const struct buffer *b, int huge_errno)
         add(&a->huge_refused, b->mapped);
         __atomic_store_n(&a->huge_errno, huge_errno, __ATOMIC_RELAXED);
     }
-    if (b->bind_errno != 0) {
-        add(&a->bind_refused, b->mapped);
-        __atomic_store_n(&a->bind_errno, b->bind_errno, __ATOMIC_RELAXED);
-    }
+    count_bind(a, b);
 }
 
 int buffer_init_node(struct buffer *b, struct account *account, enum purpose purpose, size_t bytes, int node, struct error *e)
@@ -91,6 +96,17 @@ int buffer_init_node(struct buffer *b, struct account *account, enum purpose pur
 int buffer_init(struct buffer *b, struct account *account, enum purpose purpose, size_t bytes, struct error *e)
 {
     return buffer_init_node(b, account, purpose, bytes, -1, e);
+}
+
+void buffer_interleave(struct buffer *b, const int *node, uint32_t n)
+{
+    if (b->data == NULL) {
+        return;
+    }
+    b->bind_errno = -numa_interleave_pages(b->data, b->mapped, node, n);
+    if (b->account != NULL) {
+        count_bind(b->account, b);
+    }
 }
 
 void buffer_deinit(struct buffer *b)

@@ -41,7 +41,7 @@ struct buffer {
     size_t mapped; /* whole pages; what the account counts */
     enum purpose purpose;
     int node; /* number of the memory node asked for; below 0: none */
-    int bind_errno; /* 0: bound, or not asked to be */
+    int bind_errno; /* 0: bound or interleaved, or not asked to be */
     bool huge; /* the kernel took the advice */
     struct account *account;
 };
@@ -51,6 +51,10 @@ int buffer_init(struct buffer *b, struct account *account, enum purpose purpose,
 
 /* The same on one memory node (its number; below 0: anywhere). A refusal is a fact of the buffer and its account, no error. */
 int buffer_init_node(struct buffer *b, struct account *account, enum purpose purpose, size_t bytes, int node, struct error *e);
+
+/* Untouched pages of b will come from these n nodes in turn: for what all threads read. A refusal is a fact as above. */
+void buffer_interleave(struct buffer *b, const int *node, uint32_t n);
+
 void buffer_deinit(struct buffer *b);
 
 uint64_t account_total(const struct account *a);

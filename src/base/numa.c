@@ -118,16 +118,22 @@ int topology_read(struct topology *ret, struct error *e)
     return rc;
 }
 
-int numa_bind_pages(void *data, size_t bytes, int node)
+static int set_policy(void *data, size_t bytes, int policy, const int *node, uint32_t n)
 {
     enum { BITS = 8 * sizeof(unsigned long), MASK_NODES = 1024 };
     unsigned long mask[MASK_NODES / BITS] = { 0 };
-    if (node < 0 || node >= MASK_NODES) {
-        return -EINVAL;
+    for (uint32_t i = 0; i < n; i++) {
+        if (node[i] < 0 || node[i] >= MASK_NODES) {
+            return -EINVAL;
+        }
+        mask[node[i] / BITS] |= 1ul << (node[i] % BITS);
     }
-    mask[node / BITS] = 1ul << (node % BITS);
-    return mbind(data, bytes, MPOL_BIND, mask, MASK_NODES + 1, 0) == 0 ? 0 : -errno; /* the kernel reads one bit less */
+    return mbind(data, bytes, policy, mask, MASK_NODES + 1, 0) == 0 ? 0 : -errno; /* the kernel reads one bit less */
 }
+
+int numa_bind_pages(void *data, size_t bytes, int node) { return set_policy(data, bytes, MPOL_BIND, &node, 1); }
+
+int numa_interleave_pages(void *data, size_t bytes, const int *node, uint32_t n) { return set_policy(data, bytes, MPOL_INTERLEAVE, node, n); }
 
 int numa_pages_where(const void *data, size_t bytes, int *node, uint32_t n)
 {

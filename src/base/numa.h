@@ -30,6 +30,9 @@ int topology_read(struct topology *ret, struct error *e);
 /* From now on, untouched whole pages come from memory node `node` (its number) and no other. 0, or -errno: a refusal. */
 int numa_bind_pages(void *data, size_t bytes, int node);
 
+/* From now on, untouched whole pages come from these n nodes in turn, from others where they are full. As above. */
+int numa_interleave_pages(void *data, size_t bytes, const int *node, uint32_t n);
+
 /* Where memory lies: node[i] becomes the number of the memory node of the i-th of n evenly spaced pages, below 0 where a page
  * was never touched. 0, or -errno: the system does not tell. */
 int numa_pages_where(const void *data, size_t bytes, int *node, uint32_t n);

@@ -237,6 +237,7 @@ static int open_memory(struct engine *g, uint32_t threads, struct error *e)
     struct kv_layout layout = {.type = type, .latent = s->kv_lora, .rope = s->rope, .row_bytes = kv_row_bytes(type, s->kv_lora, s->rope)};
     int r = g->script ? 0 : work_init(&g->work, &g->account, s, &req, e);
     r = r < 0 ? r : kv_pool_init(&g->kv, &g->account, layout, shape_all_layers(s), g->plan.kv_pages, e);
+    engine_nodes_spread(g);
     r = r < 0 ? r : steps_init(g, e);
     if (r < 0 || g->script) {
         return r;

@@ -91,6 +91,15 @@ int engine_nodes_pool(struct engine *g, uint32_t threads, struct error *e)
     return r;
 }
 
+static bool spreads(const struct engine *g) { return g->nodes.bind && g->nodes.parts > 1; }
+
+void engine_nodes_spread(struct engine *g)
+{
+    if (spreads(g)) {
+        buffer_interleave(&g->kv.memory, g->nodes.use.node_os, g->nodes.parts);
+    }
+}
+
 static void announce_refusals(struct engine *g)
 {
     const struct account *a = &g->account;
@@ -138,6 +147,7 @@ int engine_nodes_verify(struct engine *g, struct error *e)
     announce_refusals(g);
     struct str line = {0};
     placement_text(&g->placement, &line);
+    str_puts(&line, spreads(g) && g->kv.memory.bind_errno == 0 ? ", kv cache on all in turn" : "");
     const char *text = line.failed || line.data == NULL ? "" : line.data;
     if (g->nodes.bind && (g->placement.refused != 0 || placement_misses(&g->placement))) {
         engine_step_down(g, "placement", "%s", text);

@@ -15,6 +15,10 @@ int engine_nodes_pool(struct engine *g, uint32_t threads, struct error *e);
 /* Weights go nowhere in particular, because a node cannot hold its share: `why` says so. */
 void engine_nodes_join(struct engine *g, const char *why);
 
+/* KV pages, which every thread reads, from all nodes in turn: else those of generated tokens would all lie on the node of the
+ * thread that appends them. Before the first one is written. */
+void engine_nodes_spread(struct engine *g);
+
 /* Fills g->placement of the loaded weights and announces what the system refused. */
 int engine_nodes_verify(struct engine *g, struct error *e);
 

@@ -102,6 +102,16 @@ static void bound_to_a_node(void **state)
         assert_true(node[i] == t.node_os[0] || (i >= 256 && node[i] < 0));
     }
     buffer_deinit(&b);
+    assert_int_equal(buffer_init(&b, &a, PURPOSE_KV, 3 << 20, NULL), 0);
+    buffer_interleave(&b, t.node_os, t.nodes);
+    assert_int_equal(b.bind_errno, 0);
+    assert_int_equal(a.bind_refused, 0);
+    buffer_interleave(&b, (const int[]){ 1000 }, 1);
+    assert_int_equal(b.bind_errno, EINVAL);
+    assert_int_equal(a.bind_refused, 3 << 20);
+    buffer_deinit(&b);
+    buffer_interleave(&b, t.node_os, t.nodes); /* nothing is there */
+    a = (struct account){ 0 };
     assert_int_equal(buffer_init_node(&b, &a, PURPOSE_EXPERTS, 3 << 20, 1000, NULL), 0);
     assert_int_equal(b.bind_errno, EINVAL);
     assert_int_equal(a.bind_refused, 3 << 20);
