@@ -13,14 +13,11 @@
 #include "common/view.h"
 #include "src/base/counters.h"
 #include "src/model/names.h"
+#include "src/tier/key.h"
 #include "src/tier/load.h"
 
 struct slot_buffers;
 struct store;
-
-struct expert_key {
-    uint16_t layer, expert;
-};
 
 enum tier { TIER_RAM, TIER_NVME, TIER_VRAM };
 
