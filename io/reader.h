@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Owns: the contract of reading ranges of files into buffers it is given: submit, then collect completions. Implemented by
- * reader_pread.c (threads); io_uring and mmap follow the same contract. Must not know: tensors, experts, weights.
- * A reader never retries silently and never allocates after create. One thread submits and collects. */
+ * reader_uring.c and, where io_uring is refused, reader_pread.c (threads). Must not know: tensors, experts, weights.
+ * A reader never hides a failure and never allocates after create. One thread submits, cancels and collects. */
 #ifndef SLUICE_IO_READER_H
 #define SLUICE_IO_READER_H
 
@@ -12,40 +12,70 @@
 
 struct reader;
 
+enum reader_kind {
+    READER_URING, /* pread where the system refuses io_uring */
+    READER_PREAD,
+};
+
+/* Of a value of --io: auto, uring, pread. */
+enum reader_kind reader_kind_of(const char *name);
+
+enum { READER_DEPTH_MAX = 256, READER_REQUESTS_MAX = 4096 };
+
 struct reader_options {
-    uint32_t depth;    /* reads in flight: 1..256 */
-    uint64_t chunk;    /* largest single read, bytes; larger requests are cut (about 1 MiB..8 MiB) */
+    enum reader_kind kind;
+    uint32_t depth;    /* chunks in flight: 1..READER_DEPTH_MAX */
+    uint32_t requests; /* accepted and not collected: depth..READER_REQUESTS_MAX; 0: as many as depth */
+    uint64_t chunk;    /* largest single read, bytes; larger requests are cut, small neighbours joined (about 1 MiB..8 MiB) */
     bool direct;       /* use O_DIRECT where the file allows; the unaligned edges go through an aligned bounce block */
     bool drop_behind;  /* buffered reads: drop the pages from the page cache afterwards */
 };
 
+/* Chunks of a lower priority are read while no higher one waits. */
+enum read_priority { READ_DEMAND, READ_PREDICTED, READ_BACKGROUND, READ_PRIORITIES };
+
 struct read_request {
-    const struct file *file;
-    uint64_t offset, bytes; /* the caller has checked the range against file->size */
-    void *data;             /* [bytes], any alignment */
-    uint64_t tag;           /* handed back */
+    const struct file *file; /* open until the request is collected */
+    uint64_t offset, bytes;  /* the caller has checked the range against file->size */
+    void *data;              /* [bytes], any alignment; shared with no other request */
+    uint64_t tag;            /* handed back */
+    enum read_priority priority;
+    bool progress;           /* collect also reports how much has arrived */
 };
 
 struct read_result {
     uint64_t tag;
-    int status; /* 0: all bytes are there; else -errno (-EIO, -ENODATA for a short file) */
+    int status; /* 0: all bytes are there; else -errno (-EIO, -ENODATA for a short file, -ECANCELED) */
+    bool more;  /* a report of progress: `bytes` are there, status is 0, the request goes on */
     uint64_t file_offset; /* where it failed */
-    uint64_t bytes; /* read */
+    uint64_t bytes; /* leading bytes of the request that are there */
 };
 
 int reader_create(const struct reader_options *options, struct reader **ret, struct error *e);
-void reader_destroy(struct reader *r); /* waits for reads in flight */
+void reader_destroy(struct reader *r); /* waits for reads in flight; requests that wait are dropped */
 
-/* -EAGAIN when `depth` requests are in flight: collect first. */
+/* -EAGAIN when `requests` are open: collect first. */
 int reader_submit(struct reader *r, const struct read_request *request);
 
-/* Waits up to timeout_ms (-1: for ever, 0: not at all) for a completion. 1: *ret filled, 0: none. */
+/* Takes back the chunks that are not yet in flight of a request with this tag; it is collected with -ECANCELED. -ENOENT when
+ * nothing of it waits: it will be collected with what comes of it. */
+int reader_cancel(struct reader *r, uint64_t tag);
+
+/* Waits up to timeout_ms (-1: for ever, 0: not at all) for a completion or progress. 1: *ret filled, 0: none. */
 int reader_collect(struct reader *r, struct read_result *ret, int timeout_ms);
 
-/* errno with which the system refused O_DIRECT at a read (the open had allowed it), else 0: from then on the reader is
- * buffered, which the caller has to announce. A file without direct_fd is read buffered and says why in direct_errno. */
-int reader_direct_refused(const struct reader *r);
+/* What the system may refuse; the reader does without, and the caller has to announce it. */
+enum reader_part {
+    READER_RING,   /* io_uring, at create: pread threads take over */
+    READER_FILES,  /* registered files */
+    READER_DIRECT, /* O_DIRECT at a read, which the open had allowed: buffered from then on. A file without direct_fd is read
+                    * buffered too and says why in direct_errno. */
+    READER_PARTS,
+};
 
-const char *reader_name(const struct reader *r); /* "pread, O_DIRECT" */
+/* errno of the refusal, or 0. */
+int reader_refused(const struct reader *r, enum reader_part part);
+
+const char *reader_name(const struct reader *r); /* "io_uring, O_DIRECT" */
 
 #endif

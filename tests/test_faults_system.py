@@ -22,6 +22,7 @@ from model_files import errors, folder, golden, gguf_path, refused
 SMALL = gguf_path("gguf-q4_0")
 SHARDS = golden("v3-fp8")
 GREEDY = ["--tokens", "1,2,3", "-n", "4", "--temp", "0"]
+IO = [{"SLUICE_IO": name} for name in ("uring", "pread")]
 SHIM = os.path.join(os.path.dirname(cases.BINARY), "tests", "faults", "fail_io.so")
 
 
@@ -187,17 +188,18 @@ def test_short_and_interrupted_reads():
     for model in (SMALL, SHARDS):
         tokens, _ = answer(model)
         for kind in ("short", "eintr"):
-            assert answer(model, env=shim(kind))[0] == tokens, (model, kind)
-            assert cases.sluice("check", "-m", model, env=shim(kind)).stdout == cases.sluice("check", "-m", model).stdout
+            for io in IO:
+                assert answer(model, env=shim(kind) | io)[0] == tokens, (model, kind, io)
+                assert cases.sluice("check", "-m", model, env=shim(kind) | io).stdout == cases.sluice("check", "-m", model).stdout
 
 
 def test_reads_that_fail():
     """From the n-th read on: one error with the file, for every n until none fails."""
     for kind in ("eio", "end"):
-        for command in (["run", "-m", SHARDS, *GREEDY], ["check", "-m", SHARDS]):
+        for command, io in ((c, io) for c in (["run", "-m", SHARDS, *GREEDY], ["check", "-m", SHARDS]) for io in IO):
             n, failed = 1, 0
             while True:
-                run = cases.sluice(*command, env=shim(kind, n), status=None)
+                run = cases.sluice(*command, env=shim(kind, n) | io, status=None)
                 if run.returncode == 0:
                     break
                 text = (run.stderr + run.stdout).decode()
@@ -212,7 +214,7 @@ def test_one_read_fails():
     """By the kernel's answer, one call only; the file and the offset are named."""
     tokens, _ = answer(SMALL)
     for when in (1, 2, 3, 5):
-        run = cases.sluice("run", "-m", SMALL, *GREEDY, "--json", status=None, prefix=strace(f"pread64:error=EIO:when={when}", path=SMALL))
+        run = cases.sluice("run", "-m", SMALL, *GREEDY, "--io", "pread", "--json", status=None, prefix=strace(f"pread64:error=EIO:when={when}", path=SMALL))
         if run.returncode == 0:
             assert json.loads(run.stdout)["tokens"] == tokens
         else:
@@ -223,12 +225,32 @@ def test_direct_reads_refused():
     """At open or at the read: buffered ones take over, the same answer, said once with the reason."""
     for model in (SMALL, SHARDS):
         tokens, _ = answer(model)
-        for kind in ("open", "direct"):
-            got, notes = answer(model, env=shim(kind))
-            assert got == tokens and "Invalid argument" in notes.get("O_DIRECT", ""), (kind, notes)
-            run = cases.sluice("run", "-m", model, *GREEDY, env=shim(kind))
+        for kind, io in ((kind, io) for kind in ("open", "direct") for io in IO):
+            got, notes = answer(model, env=shim(kind) | io)
+            assert got == tokens and "Invalid argument" in notes.get("O_DIRECT", ""), (kind, io, notes)
+            run = cases.sluice("run", "-m", model, *GREEDY, env=shim(kind) | io)
             assert run.stderr.count(b"O_DIRECT") == 1, run.stderr
-            cases.sluice("check", "-m", model, env=shim(kind))
+            cases.sluice("check", "-m", model, env=shim(kind) | io)
+
+
+def test_io_uring_refused():
+    """Whichever call is refused, pread threads read the same bytes; said once with the true reason. A failure in the middle is an error."""
+    tokens, notes = answer(SMALL)
+    if "io" in notes:
+        raise cases.Skip("no io_uring here: " + notes["io"])
+    reasons = {"EPERM": "Operation not permitted", "ENOSYS": "Function not implemented", "EINVAL": "Invalid argument", "ENOMEM": "Cannot allocate memory"}
+    for code, reason in reasons.items():
+        for call in ("io_uring_setup", "io_uring_register", "io_uring_enter"):
+            got, notes = answer(SMALL, prefix=strace(f"{call}:error={code}"))
+            assert got == tokens and "pread" in notes.get("io", "") and reason in notes["io"], (call, code, notes)
+        run = cases.sluice("run", "-m", SMALL, *GREEDY, prefix=strace(f"io_uring_setup:error={code}"))
+        assert run.stderr.count(b"io_uring") == 1 and reason.encode() in run.stderr, run.stderr
+        got, notes = answer(SMALL, prefix=strace(f"io_uring_register:error={code}:when=2+"))
+        assert got == tokens and "io" not in notes and reason in notes["io files"], (code, notes)
+    line = refused(1, ["model.gguf", "byte", "Operation not permitted"], "run", "-m", SMALL, *GREEDY, prefix=strace("io_uring_enter:error=EPERM:when=2+"))
+    assert "tensor" in line, line
+    assert answer(SMALL, "--io", "pread", prefix=strace("io_uring_setup:error=EPERM"))[1].get("io") is None
+    cases.sluice("check", "-m", SMALL, prefix=strace("io_uring_setup:error=ENOSYS"))
 
 
 def test_model_on_tmpfs():
@@ -254,9 +276,9 @@ def test_refused_placement():
 
 def test_refused_threads():
     """Those that read, then those that compute."""
-    for n, text in ((3, "for reading"), (7, "of 4")):
+    for n, io, text in ((3, "pread", "for reading"), (11, "pread", "of 4"), (3, "uring", "of 4")):
         inject = [f"{call}:error=EAGAIN:when={n}+" for call in ("clone3", "clone")]
-        refused(1, [text, "ulimit -u"], "run", "-m", SMALL, *GREEDY, "-t", "4", prefix=strace(*inject))
+        refused(1, [text, "ulimit -u"], "run", "-m", SMALL, *GREEDY, "-t", "4", "--io", io, prefix=strace(*inject))
 
 
 # ---- signals ----
@@ -305,7 +327,7 @@ def test_interrupt_while_reading():
     slow = strace("pread64:delay_enter=300000", path=SHARDS)
     load, check, plan = ["run", "-m", SHARDS, *GREEDY], ["check", "-m", SHARDS], ["plan", "-m", SHARDS]
     with concurrent.futures.ThreadPoolExecutor(5) as pool:
-        jobs = {name: pool.submit(interrupt, *args, prefix=slow) for name, args in {
+        jobs = {name: pool.submit(interrupt, *args, prefix=slow, env={"SLUICE_IO": "pread"}) for name, args in {
             "load": (load, 1.5), "load, SIGTERM": (load, 1.5, signal.SIGTERM), "check": (check, 1.5), "plan": (plan, 0.8)}.items()}
         for name, job in jobs.items():
             ends(name, job.result(), 2.5)
@@ -313,8 +335,9 @@ def test_interrupt_while_reading():
 
 def test_second_signal_ends_at_once():
     """The first is being handled while reads do not come back; the second does not wait for them."""
-    once = interrupt(["check", "-m", SMALL], 1.0, prefix=strace("pread64:delay_enter=4000000:when=2+", path=SMALL))
-    twice = interrupt(["check", "-m", SMALL], 1.0, second=0.1, prefix=strace("pread64:delay_enter=4000000:when=2+", path=SMALL))
+    options = {"env": {"SLUICE_IO": "pread"}, "prefix": strace("pread64:delay_enter=4000000:when=2+", path=SMALL)}
+    once = interrupt(["check", "-m", SMALL], 1.0, **options)
+    twice = interrupt(["check", "-m", SMALL], 1.0, second=0.1, **options)
     assert once[0] == twice[0] == 130 and twice[1] < once[1] + 0.5, (once, twice)
 
 

@@ -37,7 +37,7 @@ struct settings {
     char *activations;       /* --activations: int8 f32 */
     char *isa;               /* --isa: auto scalar avx2 avx512 */
     char *numa;              /* --numa: auto on off, or numbers of nodes: "0,1" */
-    char *io;                /* --io: auto pread (uring, mmap: not in this build) */
+    char *io;                /* --io: auto uring pread (mmap: not in this build) */
     uint64_t io_limit;       /* --io-limit: bytes per second; 0 none (not in this build) */
     char *merge;             /* --merge on off (not in this build) */
     char *prefetch;          /* --prefetch: off auto (ghost, on: not in this build) */

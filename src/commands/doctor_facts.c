@@ -4,17 +4,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/io_uring.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/attr.h"
 #include "cpu/cpu.h"
 #include "io/file.h"
+#include "io/reader.h"
 #include "src/commands/host.h"
 #include "src/run/probe.h"
 #include "src/run/probe_text.h"
@@ -162,17 +161,20 @@ void doctor_libraries(struct findings *f)
 
 void doctor_uring(struct findings *f)
 {
-    struct io_uring_params p;
-    memset(&p, 0, sizeof(p));
-    long fd = syscall(SYS_io_uring_setup, 1, &p);
-    int code = errno;
-    if (fd >= 0) {
-        close((int)fd);
-        findings_add(f, FINDING_OK, "io_uring", "there; this build reads with threads");
+    struct reader *r;
+    struct error e = {0};
+    if (reader_create(&(struct reader_options){.kind = READER_URING, .depth = 1, .chunk = 1}, &r, &e) < 0) {
+        findings_add(f, FINDING_PROBLEM, "io_uring", "%s", e.text);
         return;
     }
-    findings_add(f, FINDING_NOTE, "io_uring", "refused: %s; this build reads with threads", strerror(code));
-    findings_advise(f, code == ENOSYS ? "Linux 5.1 or newer has it" : code == EPERM ? "a container profile or kernel.io_uring_disabled forbids it" : "see the message");
+    int code = reader_refused(r, READER_RING);
+    reader_destroy(r);
+    if (code == 0) {
+        findings_add(f, FINDING_OK, "io_uring", "there; it reads the weights");
+        return;
+    }
+    findings_add(f, FINDING_NOTE, "io_uring", "refused: %s; pread threads read the weights", strerror(code));
+    findings_advise(f, code == ENOSYS ? "Linux 5.6 or newer has it" : code == EPERM ? "a container profile or kernel.io_uring_disabled forbids it" : "see the message");
 }
 
 void doctor_gpu(const char *root, struct findings *f)

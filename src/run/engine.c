@@ -15,7 +15,7 @@
 #include "src/run/step.h"
 #include "src/tier/plan_input.h"
 
-enum { READ_DEPTH = 4, READ_CHUNK = 4 << 20 };
+enum { READ_DEPTH = 32, READ_CHUNK = 1 << 20 }; /* what drives need to reach their rate */
 
 /* Remembers for reports. */
 static struct step_down *remember(struct engine *g, const char *what, const char *why)
@@ -91,7 +91,6 @@ static void announce_choices(struct engine *g)
     const struct {
         const char *what, *value, *why, *brief;
     } facts[] = {
-        {"io", s->io, "pread threads: io_uring is not in this build", "reads by pread threads"},
         {"gpu", s->gpu, "none: this build has no GPU back end", "no GPU"},
         {"mtp", s->mtp, "off for drafting: not in this build; the MTP layer can be scored", "no drafting"},
         {"prefetch", s->prefetch, "off: all experts are in RAM", "all experts in RAM"},
@@ -256,11 +255,17 @@ static int open_memory(struct engine *g, uint32_t threads, struct error *e)
     return 0;
 }
 
-/* O_DIRECT may be refused when a file is opened, or not before it is read. */
-static void announce_direct(struct engine *g, const struct reader *reader)
+/* io_uring is refused before anything is read; O_DIRECT when a file is opened, or not before it is read. */
+static void announce_reader(struct engine *g, const struct reader *reader)
 {
-    int code = reader_direct_refused(reader);
+    int code = reader_refused(reader, READER_DIRECT);
     const char *path = g->settings.model;
+    if (reader_refused(reader, READER_RING) != 0) {
+        engine_step_down(g, "io", "io_uring is refused (%s): reads by pread threads", strerror(reader_refused(reader, READER_RING)));
+    }
+    if (reader_refused(reader, READER_FILES) != 0) {
+        engine_step_down(g, "io files", "registering them with io_uring is refused (%s): reads by descriptor", strerror(reader_refused(reader, READER_FILES)));
+    }
     for (uint32_t i = 0; i < g->weights->n_containers; i++) {
         const struct file *f = &g->weights->containers[i]->files[0];
         if (f->direct_errno) {
@@ -280,7 +285,7 @@ static int open_weights(struct engine *g, const struct engine_hooks *hooks, stru
     loader.total = weights_resident_bytes(g->weights) + weights_expert_bytes(g->weights) + weights_scale_bytes(g->weights);
     int r = resident_create(g->weights, &loader, &g->resident, e);
     r = r < 0 ? r : store_create(g->weights, &loader, &g->counters, &g->store, e);
-    announce_direct(g, reader);
+    announce_reader(g, reader);
     g->load_bytes = loader.done;
     g->load_seconds = clock_seconds_since(&g->clock, start);
     char text[24];
@@ -301,7 +306,7 @@ static int open_blas(struct engine *g, const struct cpu_flags *flags, uint32_t t
 /* Threads that read are made before this one is pinned: they would stay on its core. */
 static int open_pool_and_weights(struct engine *g, const struct engine_hooks *hooks, const struct cpu_flags *flags, uint32_t threads, struct error *e)
 {
-    struct reader_options ro = {.depth = READ_DEPTH, .chunk = READ_CHUNK, .direct = true, .drop_behind = true};
+    struct reader_options ro = {.kind = reader_kind_of(g->settings.io), .depth = READ_DEPTH, .chunk = READ_CHUNK, .direct = true, .drop_behind = true};
     struct reader *reader = NULL;
     int r = g->script ? 0 : reader_create(&ro, &reader, e);
     if (r == 0 && !g->script && g->settings.ubatch > OPS_MAX_ROWS) { /* otherwise no row is bulk */

@@ -74,7 +74,7 @@ static int measure_way(struct drive *d, const struct way *w, struct rate *ret, s
     for (uint32_t i = 0; code == 0 && i < SLICES; i++) {
         code = sample(d, w, d->o->seconds / (SLICES * ARRAY_LEN(ways)), &samples[i], e);
     }
-    if (code == 0 && reader_direct_refused(d->reader) == 0) {
+    if (code == 0 && reader_refused(d->reader, READER_DIRECT) == 0) {
         *ret = rate_of(samples, SLICES);
     }
     reader_destroy(d->reader);

@@ -82,7 +82,7 @@ static void accepts(void **state)
         { "expert-ram", "12.5%" }, { "expert-ram", "128x" }, { "expert-ram", "1.5G" }, { "expert-vram", "0" },
         { "threads", "8" }, { "threads", "auto" }, { "ubatch", "8" }, { "ctx", "4096" }, { "ctx", "0" },
         { "cache-type-k", "q8_0" }, { "activations", "f32" }, { "isa", "scalar" }, { "numa", "off" }, { "numa", "on" }, { "numa", "0" },
-        { "numa", "0,2" }, { "numa", "distribute" }, { "numa", "isolate" }, { "numa", "numactl" }, { "io", "pread" },
+        { "numa", "0,2" }, { "numa", "distribute" }, { "numa", "isolate" }, { "numa", "numactl" }, { "io", "pread" }, { "io", "uring" },
         { "io-limit", "none" }, { "io-limit", "0" }, { "merge", "off" }, { "prefetch", "off" }, { "mtp", "off" },
         { "gpu", "none" }, { "bulk", "blas" }, { "reuse", "aligned" }, { "expert-groups", "off" },
         { "pre-tokenizer", "deepseek-v3" }, { "model", "/a b/c" }, { "machine", "m.json" },
@@ -104,10 +104,9 @@ static void refuses(void **state)
 {
     struct settings *s = *state;
     static const char *const bad[][3] = {
-        { "io", "uring", "--io uring: not in this build; it takes auto|pread" },
-        { "io", "mmap", "not in this build" },
-        { "io", "floppy", "--io floppy: unknown value, expected auto|pread" },
-        { "io", "auto|pread", "unknown value" },
+        { "io", "mmap", "--io mmap: not in this build; it takes auto|uring|pread" },
+        { "io", "floppy", "--io floppy: unknown value, expected auto|uring|pread" },
+        { "io", "uring|pread", "unknown value" },
         { "io", "aut", "unknown value" },
         { "mtp", "on", "not in this build" },
         { "mtp", "3", "not in this build" },

@@ -1,44 +1,88 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns: the wrapped pread of the tests. Must not know: who reads. */
+/* Owns: the wrapped reads of the tests. Must not know: who reads. */
 #include "tests/unit/io/fault.h"
 
 #include <errno.h>
+#include <liburing.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <sys/types.h>
+#include <unistd.h>
 
-static _Atomic int calls, first, last, kind, happened;
+struct fault {
+    _Atomic int calls, first, last, kind, happened;
+};
 
-void fault_pread(int n, int times, int error)
+static struct fault reads, submissions;
+static _Atomic bool held;
+static _Atomic int holding;
+
+static void set(struct fault *f, int n, int times, int error)
 {
-    calls = 0;
-    happened = 0;
-    kind = error;
-    first = n;
-    last = n > 0 ? n + times : 0;
+    f->calls = 0;
+    f->happened = 0;
+    f->kind = error;
+    f->first = n;
+    f->last = n > 0 ? n + times : 0;
 }
 
-int fault_count(void) { return happened; }
+/* Whether this call fails. */
+static bool falls_on(struct fault *f)
+{
+    int call = ++f->calls;
+    bool hit = call >= f->first && call < f->last;
+    f->happened += hit;
+    return hit;
+}
 
-/* The linker's names (--wrap); which of the two is called depends on the file offset option. */
+void fault_read(int n, int times, int error) { set(&reads, n, times, error); }
+int fault_count(void) { return reads.happened; }
+int fault_calls(void) { return reads.calls; }
+void fault_hold(int on) { held = on; }
+int fault_holding(void) { return holding; }
+void fault_submit(int n, int times, int error) { set(&submissions, n, times, error); }
+
+/* The linker's names (--wrap); which of the two preads is called depends on the file offset option. */
 ssize_t __real_pread(int fd, void *data, size_t n, off_t offset);
 ssize_t __wrap_pread(int fd, void *data, size_t n, off_t offset);
 ssize_t __wrap_pread64(int fd, void *data, size_t n, off_t offset);
+unsigned __real_io_uring_peek_batch_cqe(struct io_uring *ring, struct io_uring_cqe **cqes, unsigned count);
+unsigned __wrap_io_uring_peek_batch_cqe(struct io_uring *ring, struct io_uring_cqe **cqes, unsigned count);
+int __real_io_uring_submit(struct io_uring *ring);
+int __wrap_io_uring_submit(struct io_uring *ring);
 
 ssize_t __wrap_pread(int fd, void *data, size_t n, off_t offset)
 {
-    int call = ++calls;
-    if (call < first || call >= last) {
+    holding++;
+    while (held) {
+        usleep(100);
+    }
+    holding--;
+    if (!falls_on(&reads)) {
         return __real_pread(fd, data, n, offset);
     }
-    happened++;
-    if (kind == FAULT_END) {
+    if (reads.kind == FAULT_END) {
         return 0;
     }
-    if (kind == FAULT_SHORT) {
+    if (reads.kind == FAULT_SHORT) {
         return __real_pread(fd, data, n / 2 + n % 2, offset);
     }
-    errno = kind;
+    errno = reads.kind;
     return -1;
 }
 
 ssize_t __wrap_pread64(int fd, void *data, size_t n, off_t offset) { return __wrap_pread(fd, data, n, offset); }
+
+unsigned __wrap_io_uring_peek_batch_cqe(struct io_uring *ring, struct io_uring_cqe **cqes, unsigned count)
+{
+    unsigned n = __real_io_uring_peek_batch_cqe(ring, cqes, count);
+    for (unsigned i = 0; i < n; i++) {
+        if (falls_on(&reads)) {
+            int *res = &cqes[i]->res;
+            *res = reads.kind == FAULT_END ? 0 : reads.kind != FAULT_SHORT ? -reads.kind : *res > 1 ? *res / 2 + *res % 2 : *res;
+        }
+    }
+    return n;
+}
+
+int __wrap_io_uring_submit(struct io_uring *ring) { return falls_on(&submissions) ? -submissions.kind : __real_io_uring_submit(ring); }

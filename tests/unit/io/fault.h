@@ -3,10 +3,18 @@
 #ifndef TESTS_UNIT_IO_FAULT_H
 #define TESTS_UNIT_IO_FAULT_H
 
-/* From the n-th pread from now on (1: the next), `times` of them fail with this errno; 0: none. With
- * FAULT_SHORT as errno they return half of what was asked (rounded up), with FAULT_END nothing. */
+/* From the n-th read from now on (1: the next), `times` of them fail with this errno; 0: none. With FAULT_SHORT as errno they
+ * return half of what was asked (rounded up), with FAULT_END nothing. Counted are calls of pread and answers of io_uring. */
 enum { FAULT_SHORT = -1, FAULT_END = -2 };
-void fault_pread(int n, int times, int error);
+void fault_read(int n, int times, int error);
 int fault_count(void); /* faults that happened since */
+int fault_calls(void); /* reads since */
+
+/* Calls of pread wait until it is off again; io_uring's answers wait for reader_collect anyway. */
+void fault_hold(int on);
+int fault_holding(void); /* calls that wait */
+
+/* Submissions to io_uring from the n-th on (1: the next) are refused with this errno, `times` of them; 0: none. */
+void fault_submit(int n, int times, int error);
 
 #endif

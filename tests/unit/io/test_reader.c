@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns: tests of the reader contract: bytes, edges, faults, order of life. */
+/* Owns: tests of the reader contract, the same for io_uring and pread: bytes, edges, faults, priorities, order of life. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -16,14 +17,16 @@
 enum { FILE_BYTES = 3 * 1024 * 1024 + 777, GUARD = 64, TMPFS = 0x01021994 };
 
 struct fixture {
+    enum reader_kind kind;
     char *folder;
     uint8_t *content; /* [FILE_BYTES] */
     struct file file;
 };
 
-static int setup(void **state)
+static int setup(void **state, enum reader_kind kind)
 {
     struct fixture *x = calloc(1, sizeof *x);
+    x->kind = kind;
     folder_setup((void **)&x->folder);
     x->content = malloc(FILE_BYTES);
     uint64_t seed = 1;
@@ -37,10 +40,15 @@ static int setup(void **state)
     return 0;
 }
 
+static int setup_uring(void **state) { return setup(state, READER_URING); }
+static int setup_pread(void **state) { return setup(state, READER_PREAD); }
+
 static int teardown(void **state)
 {
     struct fixture *x = *state;
-    fault_pread(0, 0, 0);
+    fault_hold(0);
+    fault_read(0, 0, 0);
+    fault_submit(0, 0, 0);
     file_close(&x->file);
     free(x->content);
     folder_teardown((void **)&x->folder);
@@ -48,14 +56,31 @@ static int teardown(void **state)
     return 0;
 }
 
-static struct reader *create(uint32_t depth, uint64_t chunk, bool direct)
+static struct reader *create_with(const struct fixture *x, struct reader_options o)
 {
     struct reader *r;
     struct error e = {0};
-    if (reader_create(&(struct reader_options){.depth = depth, .chunk = chunk, .direct = direct}, &r, &e) < 0) {
+    o.kind = x->kind;
+    if (reader_create(&o, &r, &e) < 0) {
         fail_msg("%s", e.text);
     }
+    if (x->kind == READER_URING && reader_refused(r, READER_RING) != 0) {
+        reader_destroy(r);
+        skip(); /* this system has no io_uring */
+    }
     return r;
+}
+
+static struct reader *create(const struct fixture *x, uint32_t depth, uint64_t chunk, bool direct)
+{
+    return create_with(x, (struct reader_options){.depth = depth, .chunk = chunk, .direct = direct});
+}
+
+static struct read_result collect(struct reader *r)
+{
+    struct read_result result;
+    assert_int_equal(reader_collect(r, &result, -1), 1);
+    return result;
 }
 
 static struct read_result read_one(struct reader *r, const struct file *f, uint64_t offset, uint64_t bytes, void *data)
@@ -70,7 +95,7 @@ static struct read_result read_one(struct reader *r, const struct file *f, uint6
 /* Many requests at once, at odd places, into odd addresses: the right bytes and not one more. */
 static void check_bytes(struct fixture *x, uint32_t depth, uint64_t chunk, bool direct)
 {
-    struct reader *r = create(depth, chunk, direct);
+    struct reader *r = create(x, depth, chunk, direct);
     struct read_request *q = calloc(depth, sizeof *q);
     uint8_t **buffers = calloc(depth, sizeof *buffers);
     uint64_t seed = depth * 31 + chunk;
@@ -122,7 +147,7 @@ static void test_edges(void **state)
     struct fixture *x = *state;
     uint8_t data[64];
     for (int direct = 0; direct < 2; direct++) {
-        struct reader *r = create(2, 1 << 20, direct);
+        struct reader *r = create(x, 2, 1 << 20, direct);
         struct read_result result;
         assert_int_equal(reader_collect(r, &result, 0), 0);
         assert_int_equal(reader_collect(r, &result, 20), 0);
@@ -148,18 +173,24 @@ static void test_edges(void **state)
 
 static void test_options(void **state)
 {
-    (void)state;
+    struct fixture *x = *state;
+    const char *name = x->kind == READER_URING ? "io_uring" : "pread";
+    char text[40];
     struct reader *r;
     struct error e = {0};
     assert_int_equal(reader_create(&(struct reader_options){.depth = 0, .chunk = 1}, &r, &e), ERROR_USAGE);
     assert_int_equal(reader_create(&(struct reader_options){.depth = 257, .chunk = 1}, &r, &e), ERROR_USAGE);
     assert_int_equal(reader_create(&(struct reader_options){.depth = 1, .chunk = 0}, &r, &e), ERROR_USAGE);
     check_error(&e, ERROR_USAGE, "chunk 0", NULL);
-    r = create(1, 1, false);
-    assert_string_equal(reader_name(r), "pread, buffered");
+    assert_int_equal(reader_create(&(struct reader_options){.depth = 8, .requests = 7, .chunk = 1}, &r, &e), ERROR_USAGE);
+    check_error(&e, ERROR_USAGE, "requests 7", NULL);
+    r = create(x, 1, 1, false);
+    snprintf(text, sizeof(text), "%s, buffered", name);
+    assert_string_equal(reader_name(r), text);
     reader_destroy(r);
-    r = create(256, 1, true);
-    assert_string_equal(reader_name(r), "pread, O_DIRECT");
+    r = create(x, 256, 1, true);
+    snprintf(text, sizeof(text), "%s, O_DIRECT", name);
+    assert_string_equal(reader_name(r), text);
     reader_destroy(r);
 }
 
@@ -167,7 +198,7 @@ static void test_destroy_in_flight(void **state)
 {
     struct fixture *x = *state;
     uint8_t *data = malloc(FILE_BYTES);
-    struct reader *r = create(8, 64 << 10, false);
+    struct reader *r = create(x, 8, 64 << 10, false);
     for (int i = 0; i < 8; i++) {
         assert_int_equal(reader_submit(r, &(struct read_request){.file = &x->file, .bytes = FILE_BYTES / 8, .data = data + i * (FILE_BYTES / 8)}), 0);
     }
@@ -180,8 +211,8 @@ static void test_device_error(void **state)
 {
     struct fixture *x = *state;
     uint8_t *data = malloc(FILE_BYTES);
-    struct reader *r = create(1, 64 << 10, false);
-    fault_pread(5, 1, EIO);
+    struct reader *r = create(x, 1, 64 << 10, false);
+    fault_read(5, 1, EIO);
     struct read_result result = read_one(r, &x->file, 100, FILE_BYTES - 100, data);
     assert_int_equal(fault_count(), 1);
     assert_int_equal(result.status, -EIO);
@@ -190,12 +221,13 @@ static void test_device_error(void **state)
     result = read_one(r, &x->file, 100, FILE_BYTES - 100, data);
     assert_int_equal(result.status, 0);
     assert_memory_equal(data, x->content + 100, FILE_BYTES - 100);
-    fault_pread(1, 1, EAGAIN);
+    fault_read(1, x->kind == READER_URING ? 2 : 1, EAGAIN); /* a ring is asked again where it may wait */
     assert_int_equal(read_one(r, &x->file, 0, 10, data).status, -EAGAIN);
+    assert_int_equal(read_one(r, &x->file, 0, 10, data).status, 0);
     reader_destroy(r);
     /* Several threads, several requests: one fails, the others are whole. */
-    r = create(4, 64 << 10, false);
-    fault_pread(20, 1, EIO);
+    r = create(x, 4, 64 << 10, false);
+    fault_read(20, 1, EIO);
     int failed = 0;
     for (uint64_t i = 0; i < 4; i++) {
         assert_int_equal(reader_submit(r, &(struct read_request){.file = &x->file, .offset = i, .bytes = 700000, .data = data + i * 700000, .tag = i}), 0);
@@ -217,8 +249,8 @@ static void test_interrupted_and_short(void **state)
     static const int kinds[] = {EINTR, FAULT_SHORT};
     for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
         for (int direct = 0; direct < 2; direct++) {
-            struct reader *r = create(3, 256 << 10, direct);
-            fault_pread(2, 9, kinds[k]);
+            struct reader *r = create(x, 3, 256 << 10, direct);
+            fault_read(2, 9, kinds[k]);
             memset(data, 0, FILE_BYTES);
             struct read_result result = read_one(r, &x->file, 1, FILE_BYTES - 1, data);
             assert_true(fault_count() > 0);
@@ -227,8 +259,8 @@ static void test_interrupted_and_short(void **state)
             reader_destroy(r);
         }
     }
-    struct reader *r = create(1, 1 << 20, false);
-    fault_pread(1, 1, FAULT_END);
+    struct reader *r = create(x, 1, 1 << 20, false);
+    fault_read(1, 1, FAULT_END);
     assert_int_equal(read_one(r, &x->file, 0, 10, data).status, -ENODATA);
     reader_destroy(r);
     free(data);
@@ -242,14 +274,14 @@ static void test_direct_refused(void **state)
         skip();
     }
     uint8_t *data = malloc(FILE_BYTES);
-    struct reader *r = create(1, 1 << 20, true);
-    assert_int_equal(reader_direct_refused(r), 0);
-    fault_pread(1, 1, EINVAL);
+    struct reader *r = create(x, 1, 1 << 20, true);
+    assert_int_equal(reader_refused(r, READER_DIRECT), 0);
+    fault_read(1, 1, EINVAL);
     struct read_result result = read_one(r, &x->file, 0, FILE_BYTES, data);
     assert_int_equal(result.status, 0);
     assert_memory_equal(data, x->content, FILE_BYTES);
-    assert_int_equal(reader_direct_refused(r), EINVAL);
-    assert_string_equal(reader_name(r), "pread, buffered (O_DIRECT refused by the file system)");
+    assert_int_equal(reader_refused(r, READER_DIRECT), EINVAL);
+    assert_non_null(strstr(reader_name(r), ", buffered (O_DIRECT refused by the file system)"));
     reader_destroy(r);
     free(data);
 }
@@ -278,8 +310,7 @@ static void test_drop_behind(void **state)
     }
     uint8_t *data = malloc(FILE_BYTES);
     for (int direct = 0; direct < 2; direct++) {
-        struct reader *r;
-        assert_int_equal(reader_create(&(struct reader_options){.depth = 2, .chunk = 256 << 10, .direct = direct, .drop_behind = !direct}, &r, NULL), 0);
+        struct reader *r = create_with(x, (struct reader_options){.depth = 2, .chunk = 256 << 10, .direct = direct, .drop_behind = !direct});
         posix_fadvise(x->file.fd, 0, 0, POSIX_FADV_DONTNEED);
         assert_int_equal(read_one(r, &x->file, 0, FILE_BYTES, data).status, 0);
         assert_true(cached(&x->file) < 25);
@@ -288,13 +319,232 @@ static void test_drop_behind(void **state)
     free(data);
 }
 
+/* ---- many requests ---- */
+
+enum { UNIT = 64 << 10 }; /* the smallest chunk */
+
+/* A reader of one chunk at a time whose first read does not come back before fault_hold(0), and with it a request of two chunks
+ * (tag 100), of which the first is in flight. */
+static struct reader *create_busy(const struct fixture *x, uint8_t *data)
+{
+    struct reader *r = create_with(x, (struct reader_options){.depth = 1, .requests = 64, .chunk = UNIT});
+    fault_read(0, 0, 0);
+    fault_hold(1);
+    const struct read_request q = {.file = &x->file, .bytes = 2 * UNIT, .data = data, .tag = 100, .priority = READ_BACKGROUND};
+    assert_int_equal(reader_submit(r, &q), 0);
+    while (x->kind == READER_PREAD && fault_holding() == 0) {
+        usleep(100);
+    }
+    return r;
+}
+
+static void test_priorities(void **state)
+{
+    struct fixture *x = *state;
+    uint8_t *data = malloc(FILE_BYTES);
+    struct reader *r = create_busy(x, data);
+    static const enum read_priority order[] = {READ_BACKGROUND, READ_PREDICTED, READ_DEMAND, READ_PREDICTED, READ_DEMAND};
+    static const uint64_t expected[] = {2, 4, 1, 3, 100, 0};
+    for (uint64_t i = 0; i < ARRAY_LEN(order); i++) {
+        uint64_t at = (2 * i + 2) * UNIT;
+        assert_int_equal(reader_submit(r, &(struct read_request){.file = &x->file, .offset = at, .bytes = UNIT + 1, .data = data + at, .tag = i, .priority = order[i]}), 0);
+    }
+    fault_hold(0);
+    for (size_t i = 0; i < ARRAY_LEN(expected); i++) {
+        struct read_result result = collect(r);
+        assert_int_equal(result.status, 0);
+        assert_int_equal(result.tag, expected[i]);
+    }
+    reader_destroy(r);
+    assert_memory_equal(data, x->content, 2 * UNIT);
+    free(data);
+}
+
+static void test_cancel(void **state)
+{
+    struct fixture *x = *state;
+    uint8_t *data = malloc(FILE_BYTES);
+    struct reader *r = create_busy(x, data);
+    for (uint64_t i = 0; i < 3; i++) {
+        assert_int_equal(reader_submit(r, &(struct read_request){.file = &x->file, .offset = i, .bytes = UNIT, .data = data + (2 + i) * UNIT, .tag = i}), 0);
+    }
+    assert_int_equal(reader_cancel(r, 1), 0);
+    assert_int_equal(reader_cancel(r, 100), 0);
+    assert_int_equal(reader_cancel(r, 100), -ENOENT);
+    assert_int_equal(reader_cancel(r, 7), -ENOENT);
+    fault_hold(0);
+    for (int i = 0; i < 4; i++) {
+        struct read_result result = collect(r);
+        bool taken_back = result.tag == 1 || result.tag == 100;
+        assert_int_equal(result.status, taken_back ? -ECANCELED : 0);
+        assert_int_equal(result.bytes, result.tag == 1 ? 0 : UNIT);
+    }
+    assert_memory_equal(data, x->content, UNIT);
+    assert_memory_equal(data + 2 * UNIT, x->content, UNIT);
+    assert_memory_equal(data + 4 * UNIT, x->content + 2, UNIT);
+    assert_int_equal(reader_cancel(r, 0), -ENOENT);
+    reader_destroy(r);
+    free(data);
+}
+
+enum { NEIGHBOURS = 12, NEIGHBOUR = 5000 };
+
+/* Requests that follow one another in the file and in memory; which of them failed, as bits. */
+static unsigned read_neighbours(struct fixture *x, int fault_first, int fault_times, int *ret_reads)
+{
+    uint8_t *data = calloc(1, FILE_BYTES);
+    struct reader *r = create_busy(x, data);
+    fault_read(fault_first, fault_times, EIO);
+    uint8_t *to = data + 3 * UNIT;
+    for (uint64_t i = 0; i < NEIGHBOURS; i++) {
+        assert_int_equal(reader_submit(r, &(struct read_request){.file = &x->file, .offset = 77 + i * NEIGHBOUR, .bytes = NEIGHBOUR, .data = to + i * NEIGHBOUR, .tag = i}), 0);
+    }
+    fault_hold(0);
+    unsigned failed = 0;
+    for (int i = 0; i < NEIGHBOURS + 1; i++) {
+        struct read_result result = collect(r);
+        if (result.status != 0) {
+            assert_int_equal(result.status, -EIO);
+            failed |= 1u << result.tag;
+        } else if (result.tag != 100) {
+            assert_memory_equal(to + result.tag * NEIGHBOUR, x->content + 77 + result.tag * NEIGHBOUR, NEIGHBOUR);
+        }
+    }
+    *ret_reads = fault_calls();
+    reader_destroy(r);
+    free(data);
+    return failed;
+}
+
+/* They are read together; a failure costs the one whose own read fails. */
+static void test_neighbours(void **state)
+{
+    int reads;
+    assert_int_equal(read_neighbours(*state, 0, 0, &reads), 0);
+    assert_int_equal(reads, 3);
+    assert_int_equal(read_neighbours(*state, 2, 1, &reads), 0);
+    assert_int_equal(reads, 3 + NEIGHBOURS);
+    unsigned failed = read_neighbours(*state, 2, 2, &reads);
+    assert_true(failed != 0 && (failed & (failed - 1)) == 0);
+}
+
+static void test_progress(void **state)
+{
+    struct fixture *x = *state;
+    uint8_t *data = malloc(FILE_BYTES);
+    for (uint32_t depth = 1; depth < 8; depth += 3) {
+        struct reader *r = create(x, depth, UNIT, true);
+        assert_int_equal(reader_submit(r, &(struct read_request){.file = &x->file, .offset = 5, .bytes = FILE_BYTES - 5, .data = data, .tag = 1, .progress = true}), 0);
+        uint64_t before = 0;
+        struct read_result result;
+        while ((result = collect(r)).more) {
+            assert_true(result.status == 0 && result.bytes >= before && result.bytes < FILE_BYTES - 5);
+            assert_memory_equal(data + before, x->content + 5 + before, (size_t)(result.bytes - before));
+            before = result.bytes;
+        }
+        assert_true(before > 0);
+        assert_int_equal(result.status, 0);
+        assert_int_equal(result.bytes, FILE_BYTES - 5);
+        assert_memory_equal(data, x->content + 5, FILE_BYTES - 5);
+        reader_destroy(r);
+    }
+    free(data);
+}
+
+/* ---- descriptors ---- */
+
+static void test_closed_descriptor(void **state)
+{
+    struct fixture *x = *state;
+    uint8_t data[64];
+    struct reader *r = create(x, 2, 1 << 20, false);
+    struct file closed = x->file;
+    closed.fd = dup(x->file.fd);
+    close(closed.fd);
+    assert_int_equal(read_one(r, &closed, 0, 64, data).status, -EBADF);
+    assert_int_equal(read_one(r, &x->file, 0, 64, data).status, 0);
+    reader_destroy(r);
+}
+
+/* A file that is closed, and another that gets its number; more files than are registered. */
+static void test_reused_descriptors(void **state)
+{
+    struct fixture *x = *state;
+    uint8_t data[64];
+    struct reader *r = create(x, 2, 1 << 20, false);
+    for (int i = 0; i < 4; i++) {
+        struct file f;
+        char name[16];
+        snprintf(name, sizeof(name), "f%d", i);
+        write_bytes(in(x->folder, name), x->content + i, 64);
+        assert_int_equal(file_open(in(x->folder, name), &f, NULL), 0);
+        assert_int_equal(read_one(r, &f, 0, 64, data).status, 0);
+        assert_memory_equal(data, x->content + i, 64);
+        file_close(&f);
+    }
+    struct file many[300];
+    for (int i = 0; i < 300; i++) {
+        many[i] = x->file;
+        many[i].fd = dup(x->file.fd);
+        assert_true(many[i].fd >= 0);
+        assert_int_equal(read_one(r, &many[i], (uint64_t)i, 64, data).status, 0);
+        assert_memory_equal(data, x->content + i, 64);
+    }
+    for (int i = 0; i < 300; i++) {
+        close(many[i].fd);
+    }
+    reader_destroy(r);
+}
+
+/* ---- io_uring alone ---- */
+
+/* No descriptor for the ring: pread threads take over, and the reason is known. */
+static void test_ring_refused(void **state)
+{
+    struct fixture *x = *state;
+    uint8_t data[64];
+    struct reader *r;
+    struct rlimit old, none;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+    none = (struct rlimit){3, old.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    int code = reader_create(&(struct reader_options){.depth = 4, .chunk = 1 << 20, .direct = true}, &r, NULL);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+    assert_int_equal(code, 0);
+    assert_int_equal(reader_refused(r, READER_RING), EMFILE);
+    assert_string_equal(reader_name(r), "pread, O_DIRECT");
+    assert_int_equal(read_one(r, &x->file, 1, 64, data).status, 0);
+    assert_memory_equal(data, x->content + 1, 64);
+    reader_destroy(r);
+}
+
+/* A submission is refused for the moment: tried again. For good: what was not taken fails, nothing hangs. */
+static void test_submission_refused(void **state)
+{
+    struct fixture *x = *state;
+    uint8_t *data = malloc(FILE_BYTES);
+    struct reader *r = create(x, 4, UNIT, false);
+    static const int passing[] = {EAGAIN, EBUSY, EINTR};
+    for (size_t i = 0; i < ARRAY_LEN(passing); i++) {
+        fault_submit(1, 20, passing[i]);
+        assert_int_equal(read_one(r, &x->file, 3, FILE_BYTES - 3, data).status, 0);
+        assert_memory_equal(data, x->content + 3, FILE_BYTES - 3);
+    }
+    fault_submit(3, 1, EPERM);
+    assert_int_equal(read_one(r, &x->file, 0, FILE_BYTES, data).status, -EPERM);
+    assert_int_equal(read_one(r, &x->file, 0, 10, data).status, -EPERM);
+    reader_destroy(r);
+    free(data);
+}
+
 int main(void)
 {
-#define WITH_FILE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define URING(test) {#test " (io_uring)", test, setup_uring, teardown, NULL}
+#define BOTH(test) {#test " (pread)", test, setup_pread, teardown, NULL}, URING(test)
     const struct CMUnitTest tests[] = {
-        WITH_FILE(test_bytes),          WITH_FILE(test_edges),        WITH_FILE(test_options),
-        WITH_FILE(test_destroy_in_flight), WITH_FILE(test_device_error), WITH_FILE(test_interrupted_and_short),
-        WITH_FILE(test_direct_refused), WITH_FILE(test_drop_behind),
+        BOTH(test_bytes), BOTH(test_edges), BOTH(test_options), BOTH(test_destroy_in_flight), BOTH(test_device_error), BOTH(test_interrupted_and_short),
+        BOTH(test_direct_refused), BOTH(test_drop_behind), BOTH(test_priorities), BOTH(test_cancel), BOTH(test_neighbours), BOTH(test_progress),
+        BOTH(test_closed_descriptor), BOTH(test_reused_descriptors), URING(test_ring_refused), URING(test_submission_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: read_queue.h. Must not know: how chunks are read, threads. */
+#include "io/read_queue.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/intmath.h"
+
+int read_queue_init(struct read_queue *q, const struct reader_options *options, struct error *e)
+{
+    *q = (struct read_queue){.options = *options, .slots = calloc(options->requests, sizeof(*q->slots)), .flights = calloc(options->depth, sizeof(*q->flights))};
+    if (q->slots == NULL || q->flights == NULL) {
+        read_queue_deinit(q);
+        return error_nomem(e, "reader", options->requests * sizeof(*q->slots));
+    }
+    for (uint32_t i = 0; i < options->requests; i++) {
+        q->slots[i].link = q->spare;
+        q->spare = &q->slots[i];
+    }
+    return 0;
+}
+
+void read_queue_deinit(struct read_queue *q)
+{
+    free(q->slots);
+    free(q->flights);
+    *q = (struct read_queue){0};
+}
+
+/* ---- lists ---- */
+
+static void push_last(struct read_list *l, struct read_slot *s)
+{
+    s->link = NULL;
+    if (l->first == NULL) {
+        l->first = s;
+    } else {
+        l->last->link = s;
+    }
+    l->last = s;
+}
+
+static void push_first(struct read_list *l, struct read_slot *s)
+{
+    s->link = l->first;
+    l->last = l->first == NULL ? s : l->last;
+    l->first = s;
+}
+
+static void take_out(struct read_list *l, struct read_slot *s)
+{
+    struct read_slot *before = NULL;
+    for (struct read_slot *x = l->first; x != s; x = x->link) {
+        before = x;
+    }
+    if (before == NULL) {
+        l->first = s->link;
+    } else {
+        before->link = s->link;
+    }
+    l->last = l->last == s ? before : l->last;
+}
+
+static void push_result(struct read_queue *q, struct read_slot *s)
+{
+    if (s->in_results) {
+        return; /* progress that was not collected yet */
+    }
+    s->in_results = true;
+    s->result_link = NULL;
+    if (q->first_result == NULL) {
+        q->first_result = s;
+    } else {
+        q->last_result->result_link = s;
+    }
+    q->last_result = s;
+}
+
+/* ---- requests ---- */
+
+static struct read_list *list_of(struct read_queue *q, const struct read_slot *s) { return &q->waiting[s->request.priority]; }
+static uint64_t request_end(const struct read_slot *s) { return s->request.offset + s->request.bytes; }
+static bool waits(const struct read_slot *s) { return s->next < s->end; }
+
+/* Nothing that waits is read any more. */
+static void cut_short(struct read_queue *q, struct read_slot *s)
+{
+    if (waits(s)) {
+        take_out(list_of(q, s), s);
+        s->end = s->next;
+    }
+}
+
+static void finish_if_done(struct read_queue *q, struct read_slot *s)
+{
+    if (s->running == 0 && !waits(s)) {
+        s->finished = true;
+        push_result(q, s);
+    }
+}
+
+/* The first failure in the file is the one that is told. */
+static void fail(struct read_queue *q, struct read_slot *s, int status, uint64_t at)
+{
+    if (s->status == 0 || at < s->failed_at) {
+        s->status = status;
+        s->failed_at = at;
+    }
+    cut_short(q, s);
+}
+
+/* Leading bytes that are there: all that chunks have taken, up to the first that is still in flight. */
+static uint64_t leading_bytes(const struct read_queue *q, const struct read_slot *s)
+{
+    uint64_t at = s->status < 0 ? min_u64(s->next, s->failed_at) : s->next;
+    const char *begin = s->request.data, *end = begin + s->request.bytes;
+    for (uint32_t i = 0; i < q->options.depth && s->running > 0; i++) {
+        const struct read_chunk *c = &q->flights[i].chunk;
+        if (q->flights[i].slot != NULL && c->data < end && begin < c->data + c->bytes) {
+            at = min_u64(at, max_u64(c->offset, s->request.offset));
+        }
+    }
+    return at - s->request.offset;
+}
+
+int read_queue_submit(struct read_queue *q, const struct read_request *request)
+{
+    struct read_slot *s = q->spare;
+    if (s == NULL) {
+        return -EAGAIN;
+    }
+    q->spare = s->link;
+    *s = (struct read_slot){.request = *request, .next = request->offset, .end = request->offset + request->bytes};
+    if (waits(s)) {
+        push_last(list_of(q, s), s);
+    } else {
+        finish_if_done(q, s);
+    }
+    return 0;
+}
+
+int read_queue_cancel(struct read_queue *q, uint64_t tag)
+{
+    for (int p = 0; p < READ_PRIORITIES; p++) {
+        struct read_slot *s = q->waiting[p].first;
+        while (s != NULL && s->request.tag != tag) {
+            s = s->link;
+        }
+        if (s != NULL) {
+            fail(q, s, -ECANCELED, s->next);
+            finish_if_done(q, s);
+            return 0;
+        }
+    }
+    return -ENOENT;
+}
+
+bool read_queue_has_results(const struct read_queue *q) { return q->first_result != NULL; }
+
+bool read_queue_collect(struct read_queue *q, struct read_result *ret)
+{
+    struct read_slot *s = q->first_result;
+    if (s == NULL) {
+        return false;
+    }
+    q->first_result = s->result_link;
+    s->in_results = false;
+    s->reported = leading_bytes(q, s);
+    *ret = (struct read_result){
+        .tag = s->request.tag,
+        .status = s->finished ? s->status : 0,
+        .more = !s->finished,
+        .file_offset = s->status == 0 ? s->request.offset : s->failed_at,
+        .bytes = s->reported,
+    };
+    if (s->finished) {
+        s->link = q->spare;
+        q->spare = s;
+    }
+    return true;
+}
+
+/* ---- chunks ---- */
+
+/* Where a chunk that begins at s->next stops: at a multiple of the chunk size; the unaligned edges of a direct read are chunks of
+ * their own, so that each is one read. */
+static uint64_t stop_of(const struct read_queue *q, const struct read_slot *s, bool direct)
+{
+    const struct file *f = s->request.file;
+    uint64_t stop = min_u64(s->end, (s->next / q->options.chunk + 1) * q->options.chunk);
+    uint64_t align = f->direct_align, begin = align_down_u64(s->next, align);
+    if (!direct || align_up_u64(stop, align) - begin <= READ_BOUNCE) {
+        return stop;
+    }
+    if (!read_chunk_congruent(f, s->request.offset, s->request.data)) {
+        return min_u64(stop, begin + READ_BOUNCE);
+    }
+    return begin < s->next ? begin + align : align_down_u64(stop, align);
+}
+
+static struct read_flight *free_flight(struct read_queue *q)
+{
+    for (uint32_t i = 0; i < q->options.depth; i++) {
+        if (q->flights[i].slot == NULL) {
+            return &q->flights[i];
+        }
+    }
+    return NULL;
+}
+
+static void taken(struct read_queue *q, struct read_slot *s, uint64_t stop)
+{
+    s->running++;
+    if (stop == s->end) {
+        take_out(list_of(q, s), s);
+    }
+    s->next = stop;
+}
+
+/* A whole request that goes on where the chunk ends, in the file and in memory, and still fits. */
+static bool continues(const struct read_queue *q, const struct read_chunk *c, const struct read_slot *s)
+{
+    return s != NULL && !s->alone && s->request.file == c->file && s->next == s->request.offset && s->next == c->offset + c->bytes &&
+           s->request.data == c->data + c->bytes && c->bytes + s->request.bytes <= q->options.chunk;
+}
+
+static struct read_list *first_waiting(struct read_queue *q)
+{
+    struct read_list *l = q->waiting;
+    while (l < q->waiting + READ_PRIORITIES && l->first == NULL) {
+        l++;
+    }
+    return l < q->waiting + READ_PRIORITIES ? l : NULL;
+}
+
+struct read_flight *read_queue_take(struct read_queue *q, bool direct)
+{
+    struct read_list *l = first_waiting(q);
+    struct read_flight *f = l != NULL ? free_flight(q) : NULL;
+    if (f == NULL) {
+        return NULL;
+    }
+    struct read_slot *s = l->first, *more = s->link;
+    const struct read_request *r = &s->request;
+    direct = direct && q->options.direct && r->file->direct_fd >= 0 && r->file->direct_align <= READ_BOUNCE;
+    uint64_t begin = s->next, stop = stop_of(q, s, direct);
+    f->slot = s;
+    f->chunk = (struct read_chunk){
+        .file = r->file,
+        .offset = begin,
+        .bytes = stop - begin,
+        .data = (char *)r->data + (begin - r->offset),
+        .direct = direct,
+        .drop_behind = q->options.drop_behind || q->options.direct, /* direct, but refused: no copy stays behind either */
+    };
+    bool to_end = stop == request_end(s) && !s->alone;
+    taken(q, s, stop);
+    while (to_end && continues(q, &f->chunk, more)) {
+        struct read_slot *next = more->link;
+        f->chunk.bytes += more->request.bytes;
+        taken(q, more, more->end);
+        s->joined = more;
+        s = more;
+        more = next;
+    }
+    return f;
+}
+
+/* What the chunk brought one of its requests. */
+static void book_slot(struct read_queue *q, struct read_slot *s, const struct read_chunk *c, int status, bool shared)
+{
+    uint64_t got = c->offset + c->done, stop = min_u64(request_end(s), c->offset + c->bytes);
+    s->running--;
+    if (status < 0 && got < stop) {
+        if (shared && s->status == 0) { /* whose bytes failed is not known: each is read alone */
+            s->alone = true;
+            s->next = max_u64(max_u64(got, c->offset), s->request.offset);
+            push_first(list_of(q, s), s);
+        } else {
+            fail(q, s, status, max_u64(got, s->request.offset));
+        }
+    }
+    finish_if_done(q, s);
+    if (s->request.progress && !s->finished && leading_bytes(q, s) > s->reported) {
+        push_result(q, s);
+    }
+}
+
+void read_queue_book(struct read_queue *q, struct read_flight *f, int status)
+{
+    const struct read_chunk c = f->chunk;
+    struct read_slot *s = f->slot;
+    bool shared = c.offset + c.bytes > request_end(s);
+    f->slot = NULL;
+    for (struct read_slot *next; s != NULL && s->request.offset < c.offset + c.bytes; s = next) {
+        next = s->joined;
+        if (request_end(s) <= c.offset + c.bytes) {
+            s->joined = NULL; /* this was the chunk with the end of the request */
+        }
+        book_slot(q, s, &c, status, shared);
+    }
+}

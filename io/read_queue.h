@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: the requests of a reader from submit to collect: waiting by priority, cut into chunks or joined to one, in flight, done,
+ * failed, cancelled. Must not know: how chunks are read, threads (the reader's lock, if it has one, is held around each call). */
+#ifndef SLUICE_IO_READ_QUEUE_H
+#define SLUICE_IO_READ_QUEUE_H
+
+#include "io/read_chunk.h"
+#include "io/reader.h"
+
+struct read_slot {
+    struct read_request request;
+    uint64_t next, end;         /* in the file: first byte no chunk has taken, and where the request ends (earlier after a failure) */
+    uint64_t reported;          /* leading bytes, last progress */
+    uint32_t running;           /* chunks in flight */
+    int status;
+    uint64_t failed_at;
+    bool finished, in_results, alone; /* alone: not to be joined */
+    struct read_slot *link;     /* in a waiting list or among the spare ones */
+    struct read_slot *result_link;
+    struct read_slot *joined;   /* the chunk that reads the end of this request goes on with that one */
+};
+
+struct read_list {
+    struct read_slot *first, *last;
+};
+
+struct read_flight {
+    struct read_chunk chunk;
+    struct read_slot *slot;     /* first request of the chunk; NULL: free */
+};
+
+struct read_queue {
+    struct reader_options options;
+    struct read_slot *slots;        /* [options.requests] */
+    struct read_flight *flights;    /* [options.depth] */
+    struct read_list waiting[READ_PRIORITIES]; /* with bytes no chunk has taken, oldest first */
+    struct read_slot *first_result, *last_result;
+    struct read_slot *spare;
+};
+
+int read_queue_init(struct read_queue *q, const struct reader_options *options, struct error *e);
+void read_queue_deinit(struct read_queue *q);
+
+/* As the calls of reader.h. */
+int read_queue_submit(struct read_queue *q, const struct read_request *request);
+int read_queue_cancel(struct read_queue *q, uint64_t tag);
+bool read_queue_collect(struct read_queue *q, struct read_result *ret);
+
+/* The next chunk to read: of the oldest request of the highest priority. NULL: none waits, or `depth` are in flight. `direct`: the
+ * file system has not refused it. */
+struct read_flight *read_queue_take(struct read_queue *q, bool direct);
+
+/* Books a chunk that was read, chunk.done bytes of it; after a failure (status < 0) the rest of its request is not read. */
+void read_queue_book(struct read_queue *q, struct read_flight *f, int status);
+
+bool read_queue_has_results(const struct read_queue *q);
+
+#endif

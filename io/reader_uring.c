@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: the reader contract with io_uring: one ring, one submission per chunk, files registered. Must not know: tensors, experts,
+ * weights; how requests become chunks (read_queue.h). */
+#include <errno.h>
+#include <liburing.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/intmath.h"
+#include "io/reader_impl.h"
+
+enum {
+    FILES = 256,        /* registered at most; further ones are read by their descriptors */
+    BATCH = 32,         /* answers taken at once */
+    PATIENCE_MS = 1000, /* for a kernel that has no memory for a submission while nothing is in flight */
+};
+
+/* What a registered file is known by: while it is registered, its inode number is not given to another. */
+struct file_key {
+    int fd;
+    uint64_t device, inode;
+};
+
+/* One chunk with the kernel; the same index as in queue.flights. */
+struct sent {
+    struct read_step step;
+    bool patient; /* may wait in the kernel: asked again after EAGAIN */
+};
+
+struct reader_uring {
+    struct reader base;
+    struct io_uring ring;
+    struct sent *sent;      /* [depth] */
+    uint32_t *unsent;       /* [depth] indices of prepared submissions the kernel has not taken, oldest first */
+    uint32_t n_unsent;
+    uint32_t in_flight;     /* with the kernel */
+    char *bounce;           /* [depth][READ_BOUNCE], NULL without O_DIRECT */
+    struct file_key files[FILES];
+    uint32_t n_files;
+    bool ring_open;
+    int broken;             /* -errno of a submission that the system refused for good */
+};
+
+static struct reader_uring *of(struct reader *r) { return (struct reader_uring *)r; }
+
+static void sleep_ms(long ms) { nanosleep(&(struct timespec){.tv_nsec = ms * 1000000L}, NULL); }
+
+/* ---- one chunk ---- */
+
+/* Index of a registered file, or -1. */
+static int register_file(struct reader_uring *u, const struct file *f, int fd)
+{
+    for (uint32_t i = 0; i < u->n_files; i++) {
+        if (u->files[i].fd == fd && u->files[i].device == f->device && u->files[i].inode == f->inode) {
+            return (int)i;
+        }
+    }
+    if (u->n_files == FILES || u->base.refused[READER_FILES] != 0) {
+        return -1;
+    }
+    int n = io_uring_register_files_update(&u->ring, u->n_files, &fd, 1);
+    if (n != 1) {
+        if (n != -EBADF) { /* a closed descriptor is the read's affair */
+            u->base.refused[READER_FILES] = n < 0 ? -n : EINVAL;
+        }
+        return -1;
+    }
+    u->files[u->n_files] = (struct file_key){fd, f->device, f->inode};
+    return (int)u->n_files++;
+}
+
+static void prepare(struct reader_uring *u, uint32_t index)
+{
+    const struct read_chunk *c = &u->base.queue.flights[index].chunk;
+    struct sent *sent = &u->sent[index];
+    sent->step = read_chunk_step(c, u->bounce + (size_t)index * READ_BOUNCE);
+    int registered = register_file(u, c->file, sent->step.fd);
+    struct io_uring_sqe *sqe = io_uring_get_sqe(&u->ring); /* there is one: as many as chunks */
+    io_uring_prep_read(sqe, registered >= 0 ? registered : sent->step.fd, sent->step.data, (unsigned)sent->step.bytes, sent->step.offset);
+    /* A buffered read would copy right here, one after the other. */
+    sqe->flags |= (registered >= 0 ? IOSQE_FIXED_FILE : 0u) | (!c->direct || sent->patient ? IOSQE_ASYNC : 0u);
+    io_uring_sqe_set_data64(sqe, index);
+    u->unsent[u->n_unsent++] = index;
+}
+
+static void book(struct reader_uring *u, uint32_t index, int status)
+{
+    struct read_flight *f = &u->base.queue.flights[index];
+    if (f->chunk.direct_refused) {
+        u->base.refused[READER_DIRECT] = EINVAL;
+    }
+    read_chunk_finish(&f->chunk);
+    read_queue_book(&u->base.queue, f, status);
+}
+
+/* Takes the kernel's answer to a submission. */
+static void answer(struct reader_uring *u, uint32_t index, int n)
+{
+    struct sent *sent = &u->sent[index];
+    u->in_flight--;
+    int status;
+    if (n == -EAGAIN && !sent->patient) {
+        sent->patient = true;
+        status = 1;
+    } else {
+        status = read_chunk_answer(&u->base.queue.flights[index].chunk, &sent->step, n);
+    }
+    if (status > 0 && u->broken == 0) {
+        prepare(u, index);
+    } else {
+        book(u, index, status > 0 ? u->broken : status);
+    }
+}
+
+/* ---- the ring ---- */
+
+/* A system that takes no submissions any more: what it has not taken fails. */
+static void give_up(struct reader_uring *u, int code)
+{
+    u->broken = code;
+    for (uint32_t i = 0; i < u->n_unsent; i++) {
+        book(u, u->unsent[i], code);
+    }
+    u->n_unsent = 0;
+}
+
+/* Hands over what is prepared. What the kernel cannot take now stays prepared while others are in flight. */
+static void hand_over(struct reader_uring *u)
+{
+    for (int waited = 0; u->n_unsent > 0 && u->broken == 0;) {
+        int n = io_uring_submit(&u->ring);
+        if (n > 0) {
+            u->n_unsent -= (uint32_t)n;
+            u->in_flight += (uint32_t)n;
+            memmove(u->unsent, u->unsent + n, u->n_unsent * sizeof(*u->unsent));
+        } else if (n == -EAGAIN || n == -EBUSY) {
+            if (u->in_flight > 0) {
+                return;
+            }
+            sleep_ms(1);
+            if (++waited == PATIENCE_MS) {
+                give_up(u, n);
+            }
+        } else if (n != -EINTR) {
+            give_up(u, n < 0 ? n : -EIO);
+        }
+    }
+}
+
+/* Keeps `depth` chunks in flight while there are so many. */
+static void fill(struct reader_uring *u)
+{
+    struct reader *base = &u->base;
+    for (struct read_flight *f; (f = read_queue_take(&base->queue, base->refused[READER_DIRECT] == 0)) != NULL;) {
+        uint32_t index = (uint32_t)(f - base->queue.flights);
+        if (u->broken != 0) {
+            read_queue_book(&base->queue, f, u->broken);
+            continue;
+        }
+        u->sent[index].patient = false;
+        prepare(u, index);
+    }
+    hand_over(u);
+}
+
+/* Takes the answers that are there; their number. */
+static uint32_t reap(struct reader_uring *u)
+{
+    struct io_uring_cqe *cqes[BATCH];
+    uint32_t n = io_uring_peek_batch_cqe(&u->ring, cqes, BATCH);
+    for (uint32_t i = 0; i < n; i++) {
+        answer(u, (uint32_t)io_uring_cqe_get_data64(cqes[i]), cqes[i]->res);
+    }
+    io_uring_cq_advance(&u->ring, n);
+    return n;
+}
+
+/* An interrupted wait ends early. */
+static void wait_answer(const struct reader_uring *u, int timeout_ms)
+{
+    poll(&(struct pollfd){.fd = u->ring.ring_fd, .events = POLLIN}, 1, timeout_ms);
+}
+
+/* Milliseconds until timeout_ms (-1: never) after `start` are over. */
+static int time_left(const struct timespec *start, int timeout_ms)
+{
+    struct timespec now;
+    if (timeout_ms <= 0) {
+        return timeout_ms;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    int64_t spent = (now.tv_sec - start->tv_sec) * 1000 + (now.tv_nsec - start->tv_nsec) / 1000000;
+    return spent < timeout_ms ? timeout_ms - (int)spent : 0;
+}
+
+static int uring_collect(struct reader *base, struct read_result *ret, int timeout_ms)
+{
+    struct reader_uring *u = of(base);
+    struct timespec start;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    for (;;) {
+        reap(u);
+        fill(u);
+        if (read_queue_collect(&base->queue, ret)) {
+            return 1;
+        }
+        int left = time_left(&start, timeout_ms);
+        if (u->in_flight == 0 || left == 0) {
+            return 0;
+        }
+        wait_answer(u, left);
+    }
+}
+
+static int uring_submit(struct reader *base, const struct read_request *request)
+{
+    int code = read_queue_submit(&base->queue, request);
+    if (code == 0) {
+        fill(of(base));
+    }
+    return code;
+}
+
+static int uring_cancel(struct reader *base, uint64_t tag) { return read_queue_cancel(&base->queue, tag); }
+
+/* ---- create, destroy ---- */
+
+static void uring_destroy(struct reader *base)
+{
+    struct reader_uring *u = of(base);
+    u->broken = u->broken != 0 ? u->broken : -ECANCELED; /* nothing is resumed */
+    while (u->in_flight > 0) {
+        if (reap(u) == 0) {
+            wait_answer(u, -1);
+        }
+    }
+    if (u->ring_open) {
+        io_uring_queue_exit(&u->ring);
+    }
+    read_queue_deinit(&base->queue);
+    free(u->sent);
+    free(u->unsent);
+    free(u->bounce);
+    free(u);
+}
+
+static const struct reader_ops uring_ops = {
+    .names = {"io_uring, buffered", "io_uring, O_DIRECT", "io_uring, buffered (O_DIRECT refused by the file system)"},
+    .submit = uring_submit,
+    .cancel = uring_cancel,
+    .collect = uring_collect,
+    .destroy = uring_destroy,
+};
+
+/* 0, or -errno where the system has no such reads (before Linux 5.6) or does not let this process ask. */
+static int probe_read(struct io_uring *ring)
+{
+    _Alignas(struct io_uring_probe) char memory[sizeof(struct io_uring_probe) + (IORING_OP_READ + 1) * sizeof(struct io_uring_probe_op)] = {0};
+    struct io_uring_probe *probe = (struct io_uring_probe *)memory;
+    int code = io_uring_register_probe(ring, probe, IORING_OP_READ + 1);
+    return code < 0 ? code : io_uring_opcode_supported(probe, IORING_OP_READ) ? 0 : -ENOSYS;
+}
+
+/* 0, or -errno where a submission is refused, as by a filter that lets rings be made. */
+static int try_submission(struct io_uring *ring)
+{
+    struct io_uring_cqe *cqe = NULL;
+    io_uring_prep_nop(io_uring_get_sqe(ring));
+    int code = io_uring_submit_and_wait(ring, 1);
+    code = code < 0 ? code : io_uring_wait_cqe(ring, &cqe);
+    if (code == 0) {
+        code = cqe->res < 0 ? cqe->res : 0;
+        io_uring_cqe_seen(ring, cqe);
+    }
+    return code;
+}
+
+/* 0, or the positive errno with which the system refuses. */
+static int open_ring(struct reader_uring *u)
+{
+    int code = io_uring_queue_init(u->base.queue.options.depth, &u->ring, 0);
+    if (code < 0) {
+        return -code;
+    }
+    u->ring_open = true;
+    code = probe_read(&u->ring);
+    code = code < 0 ? code : try_submission(&u->ring);
+    int none[FILES];
+    memset(none, 0xff, sizeof(none)); /* -1: an empty place */
+    int files = code < 0 ? 0 : io_uring_register_files(&u->ring, none, FILES);
+    u->base.refused[READER_FILES] = files < 0 ? -files : 0;
+    return -code;
+}
+
+static int allocate(struct reader_uring *u, const struct reader_options *o, struct error *e)
+{
+    int code = read_queue_init(&u->base.queue, o, e);
+    if (code < 0) {
+        return code;
+    }
+    size_t bounce = o->direct ? (size_t)o->depth * READ_BOUNCE : 0;
+    u->sent = calloc(o->depth, sizeof(*u->sent));
+    u->unsent = calloc(o->depth, sizeof(*u->unsent));
+    u->bounce = bounce > 0 ? aligned_alloc(READ_BOUNCE, bounce) : NULL;
+    bool whole = u->sent != NULL && u->unsent != NULL && (u->bounce != NULL || bounce == 0);
+    return whole ? 0 : error_nomem(e, "reader", bounce + o->depth * sizeof(*u->sent));
+}
+
+int reader_uring_create(const struct reader_options *options, struct reader **ret, struct error *e)
+{
+    struct reader_uring *u = calloc(1, sizeof(*u));
+    if (u == NULL) {
+        return error_nomem(e, "reader", sizeof(*u));
+    }
+    u->base.ops = &uring_ops;
+    int code = allocate(u, options, e);
+    code = code < 0 ? code : open_ring(u);
+    if (code != 0) {
+        uring_destroy(&u->base);
+        return code;
+    }
+    *ret = &u->base;
+    return 0;
+}
