@@ -16,58 +16,111 @@
 /* Panel of `blocks` blocks of 16 weight rows, row_bytes apart. */
 #define BULK_UNPACK(name) void name(const uint8_t *w, size_t row_bytes, uint32_t blocks, struct bulk_panel *ret)
 
-/* Groups of 32 in blocks of 256: two of the 16 sums make one. */
-SIMD_INLINE bool bulk_pairs_sums(struct bulk_kind kind)
+/* What a few activation rows bring to a panel beside their codes, in one place: their loads do not wait for stores to y. */
+struct bulk_act {
+    float scale[BULK_ROWS][BULK_COLS / 32]; /* [blocks] */
+    union {
+        int32_t start[BULK_COLS / 32]; /* [blocks] of 32: minus the offset times the sum of the block */
+        float sum[BULK_COLS / 32];     /* [blocks] of 32: the sum of the block */
+        int16_t sums[BULK_COLS / 16];  /* [blocks, 16] of 256: by 16, or, for groups of 32, as bulk_pair_sums writes them */
+    } by[BULK_ROWS];
+};
+
+SIMD_INLINE void bulk_act_sums(struct bulk_kind kind, const int16_t *bsum16, uint32_t blocks, int32_t offset, uint32_t i, struct bulk_act *ret)
 {
-    return kind.sum != BULK_SUM_NONE && kind.block == 256 && kind.group == 32;
+    for (uint32_t b = 0; b < blocks; b++) {
+        if (kind.block == 256 && kind.group == 32) {
+            bulk_pair_sums(bsum16 + 16 * b, ret->by[i].sums + 16 * b);
+        } else if (kind.block == 256) {
+            memcpy(ret->by[i].sums + 16 * b, bsum16 + 16 * b, 16 * sizeof(*bsum16));
+        } else if (kind.sum == BULK_SUM_OFFSET) {
+            ret->by[i].start[b] = -offset * (bsum16[2 * b] + bsum16[2 * b + 1]);
+        } else {
+            ret->by[i].sum[b] = (float)(bsum16[2 * b] + bsum16[2 * b + 1]);
+        }
+    }
 }
 
-/* Sum over the groups of block b of factor times activation sum; `sums` by 16, or as bulk_pair_sums wrote them. */
-SIMD_INLINE struct vi bulk_by_sum(struct bulk_kind kind, const struct bulk_panel *p, size_t b, const int16_t *sums)
+SIMD_INLINE void bulk_act_init(struct bulk_kind kind, const struct act_rows *act, uint32_t blocks, uint32_t rows, int32_t offset, struct bulk_act *ret)
+{
+    SIMD_UNROLL
+    for (uint32_t i = 0; i < rows; i++) {
+        memcpy(ret->scale[i], act->scale + i * (act->stride / kind.block), blocks * sizeof(*act->scale));
+        if (kind.sum != BULK_SUM_NONE) {
+            bulk_act_sums(kind, act->bsum16 + i * (act->stride / 16), blocks, offset, i, ret);
+        }
+    }
+}
+
+/* Sum over the groups of block b, which has 256 columns, of factor times activation sum. */
+SIMD_INLINE struct vi bulk_by_sum(struct bulk_kind kind, const struct bulk_panel *p, const struct bulk_act *act, uint32_t i, size_t b)
 {
     const uint32_t pairs = 256 / kind.group / 2;
+    const int16_t *sums = act->by[i].sums + 16 * b;
     struct vi total = vi_zero();
     SIMD_UNROLL
-    for (uint32_t i = 0; i < pairs; i++) {
-        uint32_t at = kind.group == 16 ? 2 * i : bulk_pair_at(2 * i);
-        total = vi_madd(total, vi_load(p->by_sum[b * pairs + i]), bulk_broadcast(sums + at));
+    for (uint32_t k = 0; k < pairs; k++) {
+        uint32_t at = kind.group == 16 ? 2 * k : bulk_pair_at(2 * k);
+        total = vi_madd(total, vi_load(p->by_sum[b * pairs + k]), bulk_broadcast(sums + at));
     }
     return total;
 }
 
-/* y (16 outputs) after block b, whose integer sum is total. */
-SIMD_INLINE void bulk_step(struct bulk_kind kind, const struct bulk_panel *p, size_t b, struct vi total, float scale, const int16_t *sums, float *y)
+/* Where the integer sum of activation row i starts in block b. */
+SIMD_INLINE struct vi bulk_start(struct bulk_kind kind, const struct bulk_panel *p, const struct bulk_act *act, uint32_t i, size_t b)
 {
-    struct vf a = vf_set1(scale), min = vf_zero();
-    if (kind.sum != BULK_SUM_NONE && kind.block == 256) {
-        struct vi by_sum = bulk_by_sum(kind, p, b, sums);
-        min = vf_from_i32(by_sum);
-        total = kind.sum == BULK_SUM_OFFSET ? vi_sub32(total, by_sum) : total;
-    } else if (kind.sum != BULK_SUM_NONE) {
-        int32_t sum = sums[0] + sums[1];
-        min = vf_set1((float)sum);
-        total = kind.sum == BULK_SUM_OFFSET ? vi_sub32(total, vi_set1_32(p->offset * sum)) : total;
+    if (kind.is_signed) {
+        return vi_load(p->start[b]);
+    }
+    return kind.sum == BULK_SUM_OFFSET && kind.block == 32 ? bulk_broadcast(&act->by[i].start[b]) : vi_zero();
+}
+
+/* y (16 outputs of activation row i) after block b, whose integer sum is total. */
+SIMD_INLINE void bulk_step(struct bulk_kind kind, const struct bulk_panel *p, const struct bulk_act *act, uint32_t i, size_t b, struct vi total, float *y)
+{
+    struct vf a = vf_set1(act->scale[i][b]);
+    if (kind.sum == BULK_SUM_OFFSET && kind.block == 256) {
+        total = vi_sub32(total, bulk_by_sum(kind, p, act, i, b));
     }
     struct vf out = vf_fma(vf_mul(vf_load(p->d[b]), a), vf_from_i32(total), vf_load(y));
     if (kind.sum == BULK_SUM_MIN) {
-        out = vf_fma(vf_mul(vf_load(p->min[b]), a), min, out);
+        struct vf sum = kind.block == 256 ? vf_from_i32(bulk_by_sum(kind, p, act, i, b)) : vf_set1(act->by[i].sum[b]);
+        out = vf_fma(vf_mul(vf_load(p->min[b]), a), sum, out);
     }
     vf_store(y, out);
 }
 
-/* kind.run lines from `code` on times the activations from q[i] + col on. */
-SIMD_INLINE void bulk_run(struct bulk_kind kind, const uint8_t *code, const int8_t *const q[], size_t col, uint32_t rows, struct vi part[])
+/* total += scale times the products of kind.run lines, from `code` on, with the activations from q[i] + col on. One or two lines
+ * stay in registers while the rows pass, so that a part lives for one row. */
+SIMD_INLINE void bulk_short_run(struct bulk_kind kind, const uint8_t *code, struct vi scale, const int8_t *const q[], size_t col, uint32_t rows, struct vi total[])
 {
+    struct bulk_code w[2];
+    SIMD_UNROLL
+    for (uint32_t l = 0; l < kind.run; l++) {
+        w[l] = bulk_code(vi_load(code + 64 * l), kind.is_signed);
+    }
     SIMD_UNROLL
     for (uint32_t i = 0; i < rows; i++) {
-        part[i] = vi_zero();
+        struct vi part = vi_zero();
+        SIMD_UNROLL
+        for (uint32_t l = 0; l < kind.run; l++) {
+            part = bulk_dot(part, w[l], bulk_broadcast(q[i] + col + 4 * l), kind.is_signed);
+        }
+        total[i] = bulk_widen(total[i], part, scale);
     }
+}
+
+/* The same of more lines: a line at a time, and a part for each row. */
+SIMD_INLINE void bulk_long_run(struct bulk_kind kind, const uint8_t *code, struct vi scale, const int8_t *const q[], size_t col, uint32_t rows, struct vi total[])
+{
+    struct vi part[BULK_ROWS];
     SIMD_UNROLL
     for (uint32_t l = 0; l < kind.run; l++) {
         struct bulk_code w = bulk_code(vi_load(code + 64 * l), kind.is_signed);
         SIMD_UNROLL
         for (uint32_t i = 0; i < rows; i++) {
-            part[i] = bulk_dot(part[i], w, bulk_broadcast(q[i] + col + 4 * l), kind.is_signed);
+            part[i] = bulk_dot(l == 0 ? vi_zero() : part[i], w, bulk_broadcast(q[i] + col + 4 * l), kind.is_signed);
+            total[i] = l + 1 == kind.run ? bulk_widen(total[i], part[i], scale) : total[i];
         }
     }
 }
@@ -75,40 +128,36 @@ SIMD_INLINE void bulk_run(struct bulk_kind kind, const uint8_t *code, const int8
 /* `rows` activation rows, which start at the panel's first column, times the panel. */
 SIMD_INLINE void bulk_rows(struct bulk_kind kind, const struct bulk_panel *p, uint32_t blocks, const struct act_rows *act, uint32_t rows, float *y, size_t y_stride)
 {
-    const bool paired = bulk_pairs_sums(kind);
+    const uint32_t groups = kind.block / kind.group, runs = kind.group / 4 / kind.run;
     const uint8_t *scales = p->scale[0];
     const int8_t *q[BULK_ROWS];
-    int16_t sums[BULK_ROWS][BULK_COLS / 16];
+    struct bulk_act by_row;
+    bulk_act_init(kind, act, blocks, rows, p->offset, &by_row);
     SIMD_UNROLL
     for (uint32_t i = 0; i < rows; i++) {
         q[i] = act->q + i * act->stride;
-        for (uint32_t b = 0; paired && b < blocks; b++) {
-            bulk_pair_sums(act->bsum16 + i * (act->stride / 16) + 16 * b, sums[i] + 16 * b);
-        }
     }
-    const uint32_t groups = kind.block / kind.group, runs = kind.group / 4 / kind.run;
     for (size_t b = 0, col = 0; b < blocks; b++) {
-        struct vi total[BULK_ROWS], part[BULK_ROWS];
+        struct vi total[BULK_ROWS];
         SIMD_UNROLL
         for (uint32_t i = 0; i < rows; i++) {
-            total[i] = kind.is_signed ? vi_load(p->start[b]) : vi_zero();
+            total[i] = bulk_start(kind, p, &by_row, i, b);
         }
         for (uint32_t g = 0; g < groups; g++, scales += 64) {
             struct vi scale = kind.block == 32 ? bulk_unit_scale() : vi_load(scales);
             SIMD_UNROLL
             for (uint32_t l = 0; l < runs; l++, col += 4 * kind.run) {
-                bulk_run(kind, p->code[0] + 16 * col, q, col, rows, part);
-                SIMD_UNROLL
-                for (uint32_t i = 0; i < rows; i++) {
-                    total[i] = bulk_widen(total[i], part[i], scale);
+                const uint8_t *code = p->code[0] + 16 * col;
+                if (kind.run <= 2) {
+                    bulk_short_run(kind, code, scale, q, col, rows, total);
+                } else {
+                    bulk_long_run(kind, code, scale, q, col, rows, total);
                 }
             }
         }
         SIMD_UNROLL
         for (uint32_t i = 0; i < rows; i++) {
-            size_t at = i * act->stride + b * kind.block;
-            bulk_step(kind, p, b, total[i], act->scale[at / kind.block],
-                      paired ? sums[i] + 16 * b : act->bsum16 + at / 16, y + i * y_stride);
+            bulk_step(kind, p, &by_row, i, b, total[i], y + i * y_stride);
         }
     }
 }
