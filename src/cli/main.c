@@ -29,9 +29,10 @@ static const struct command {
     { "check", "verify a model file", NULL, command_check },
     { "convert", "Hugging Face folder to GGUF", NULL, command_convert },
     { "synth", "write a true-shape synthetic model", NULL, command_synth },
+    { "trace", "routing traces: cache policies and use of experts", NULL, command_trace },
 };
 
-static const char *const later[] = { "serve", "tune", "trace", "top", "loadtest" };
+static const char *const later[] = { "serve", "tune", "top", "loadtest" };
 
 static void print_usage(FILE *out)
 {

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: `sluice trace`: its command line. Must not know: what is in a trace. docs/trace.md. */
+#include "src/commands/trace.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/attr.h"
+#include "src/base/settings.h"
+#include "src/base/str.h"
+#include "src/commands/arguments.h"
+#include "src/commands/commands.h"
+#include "src/commands/trace_replay.h"
+
+static const char help_text[] =
+    "usage: sluice trace simulate TRACE.csv[.gz] [flags]\n"
+    "       sluice trace report TRACE.csv[.gz] [flags]\n"
+    "\n"
+    "simulate plays a routing trace through the cache decisions of the engine: hit ratio, admissions per token and distance\n"
+    "from the best that any policy could reach (Belady's MIN), per policy and cache size. report shows which experts are\n"
+    "used: a heat map per layer, imbalance, experts of consecutive tokens, pairs of neighbouring layers.\n"
+    "\n"
+    "  --experts N            routed experts per layer; default: the highest id of the trace + 1\n"
+    "  --first-position N     positions below N of each window warm the cache and are not counted; default 0\n"
+    "  --json                 figures as JSON\n"
+    "\n"
+    "simulate:\n"
+    "  --cache LIST           slots, all layers together, or shares of all experts; default 5%,10%,20%,30%,50%,75%\n"
+    "  --policy NAME          one of these; default all\n";
+
+static const char help_rest[] =
+    "  --half-life N          of popularity, in tokens, for all policies; default 64, odds-ahead 32\n"
+    "\n"
+    "report:\n"
+    "  --top N                pairs of experts to list; default 10\n"
+    "\n"
+    "Columns of the file: window,position,layer,ids,weights and perhaps shadow_ids; docs/trace.md says what they hold.\n"
+    "\n"
+    "examples:\n"
+    "  sluice trace simulate routing.csv.gz --cache 30,90,150 --first-position 66\n"
+    "  sluice trace simulate routing.csv.gz --cache 10% --policy odds-ahead --json\n"
+    "  sluice trace report routing.csv --experts 256 --top 20\n";
+
+static const char *const later[] = {"record", "fit"};
+
+static int print_help(void)
+{
+    fputs(help_text, stdout);
+    for (const struct trace_policy *p = trace_policies; p->name != NULL; p++) {
+        printf("    %-20s %s\n", p->name, p->summary);
+    }
+    fputs(help_rest, stdout);
+    return 0;
+}
+
+struct flag {
+    const char *name;
+    uint32_t *number, most; /* one of number and text */
+    const char **text;
+    bool simulate, report;  /* who takes it */
+};
+
+static int read_value(const struct flag *f, const char *value, struct error *e)
+{
+    uint64_t n;
+    if (value == NULL) {
+        return error_set(e, ERROR_USAGE, "%s needs a value; see `sluice trace --help`", f->name);
+    }
+    if (f->text != NULL) {
+        *f->text = value;
+        return 0;
+    }
+    if (!parse_u64(value, &n) || n > f->most || (n == 0 && f->most <= TRACE_EXPERTS)) {
+        return error_set(e, ERROR_USAGE, "%s %s: expected a number from %d to %u", f->name, value, f->most <= TRACE_EXPERTS, f->most);
+    }
+    *f->number = (uint32_t)n;
+    return 0;
+}
+
+/* The arguments after the verb. */
+static int parse(char **argv, bool simulate, struct trace_options *o, bool *ret_help, struct error *e)
+{
+    const struct flag flags[] = {
+        {"--experts", &o->experts, TRACE_EXPERTS, NULL, true, true},
+        {"--first-position", &o->first_position, UINT32_MAX - 1, NULL, true, true},
+        {"--half-life", &o->half_life, 1 << 20, NULL, true, false},
+        {"--top", &o->top, 1 << 20, NULL, false, true},
+        {"--cache", NULL, 0, &o->cache, true, false},
+        {"--policy", NULL, 0, &o->policy, true, false},
+    };
+    int r = 0;
+    for (; r == 0 && *argv != NULL; argv++) {
+        const struct flag *f = flags;
+        while (f < flags + ARRAY_LEN(flags) && (strcmp(f->name, *argv) != 0 || !(simulate ? f->simulate : f->report))) {
+            f++;
+        }
+        if (strcmp(*argv, "--help") == 0 || strcmp(*argv, "-h") == 0) {
+            *ret_help = true;
+        } else if (strcmp(*argv, "--json") == 0) {
+            o->json = true;
+        } else if (f < flags + ARRAY_LEN(flags)) {
+            r = read_value(f, argv[1], e);
+            argv += r == 0;
+        } else if (**argv == '-') {
+            r = error_set(e, ERROR_USAGE, "unknown flag %s of `trace %s`; see `sluice trace --help`", *argv, simulate ? "simulate" : "report");
+        } else if (o->path != NULL) {
+            r = error_set(e, ERROR_USAGE, "two traces, %s and %s: one at a time", o->path, *argv);
+        } else {
+            o->path = *argv;
+        }
+    }
+    return r;
+}
+
+/* What the trace itself decides. */
+static int check(const struct trace *t, struct trace_options *o, struct error *e)
+{
+    uint32_t last = 0;
+    if (o->experts != 0 && o->experts < t->experts) {
+        return error_set(e, ERROR_USAGE, "--experts %u: the trace has expert %u", o->experts, t->experts - 1);
+    }
+    o->experts = t->experts > o->experts ? t->experts : o->experts;
+    for (size_t row = 0; row < t->n_rows; row++) {
+        last = t->rows[row].position > last ? t->rows[row].position : last;
+    }
+    if (o->first_position > last) {
+        return error_set(e, ERROR_USAGE, "--first-position %u: nothing is counted, the last position is %u", o->first_position, last);
+    }
+    return 0;
+}
+
+static int run(char **argv, const volatile int *cancel, struct error *e)
+{
+    const char *verb = argv[1];
+    struct trace_options o = {.top = 10, .policy = "all", .cache = "5%,10%,20%,30%,50%,75%", .cancel = cancel};
+    struct trace t;
+    bool help = false;
+    if (verb == NULL) {
+        return error_set(e, ERROR_USAGE, "simulate or report? see `sluice trace --help`");
+    }
+    if (strcmp(verb, "--help") == 0 || strcmp(verb, "-h") == 0) {
+        return print_help();
+    }
+    for (size_t i = 0; i < ARRAY_LEN(later); i++) {
+        if (strcmp(verb, later[i]) == 0) {
+            return error_set(e, ERROR_USAGE, "%s: not in this build; see `sluice trace --help`", verb);
+        }
+    }
+    bool simulate = strcmp(verb, "simulate") == 0;
+    if (!simulate && strcmp(verb, "report") != 0) {
+        return error_set(e, ERROR_USAGE, "%s: expected simulate or report; see `sluice trace --help`", verb);
+    }
+    int r = parse(argv + 2, simulate, &o, &help, e);
+    if (r < 0 || help) {
+        return r < 0 ? r : print_help();
+    }
+    if (o.path == NULL) {
+        return error_set(e, ERROR_USAGE, "no trace given; see `sluice trace --help`");
+    }
+    r = trace_read(o.path, &t, e);
+    if (r == 0) {
+        r = check(&t, &o, e);
+        r = r < 0 ? r : simulate ? trace_simulate(&t, &o, e) : trace_report(&t, &o, e);
+        trace_deinit(&t);
+    }
+    return r;
+}
+
+int command_trace(int argc, char **argv, const volatile int *cancel)
+{
+    struct settings s = {0};
+    struct error e = {0};
+    (void)argc; /* argv ends with NULL */
+    int r = settings_init(&s, &e);
+    r = r < 0 ? r : settings_read_environment(&s, &e);
+    r = r < 0 ? r : run(argv, cancel, &e);
+    settings_deinit(&s);
+    return arguments_finish("trace", r, &e);
+}

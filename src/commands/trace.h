@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: what `sluice trace` was asked, and its two reports. Must not know: how they are made. */
+#ifndef SLUICE_COMMANDS_TRACE_H
+#define SLUICE_COMMANDS_TRACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/error.h"
+#include "src/commands/trace_csv.h"
+
+struct trace_options {
+    const char *path;
+    uint32_t experts; /* per layer; at least those of the trace */
+    uint32_t first_position, half_life, top;
+    const char *cache, *policy; /* as typed */
+    bool json;
+    const volatile int *cancel;
+};
+
+/* Hit ratios of policies over sizes of the cache, to standard output. */
+int trace_simulate(const struct trace *t, const struct trace_options *o, struct error *e);
+
+/* Use of experts, to standard output. */
+int trace_report(const struct trace *t, const struct trace_options *o, struct error *e);
+
+#endif

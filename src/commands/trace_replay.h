@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: a trace played through the cache decisions of the engine (src/tier), under one policy and one number of slots.
+ * Must not know: how results are shown. */
+#ifndef SLUICE_COMMANDS_TRACE_REPLAY_H
+#define SLUICE_COMMANDS_TRACE_REPLAY_H
+
+#include "common/error.h"
+#include "src/commands/trace_csv.h"
+#include "src/tier/evict.h"
+
+/* What a policy knows of uses to come. */
+enum trace_ahead {
+    AHEAD_NONE,
+    AHEAD_SHADOW, /* the predicted ids of the rows of one cycle */
+    AHEAD_EXACT,  /* the ids of the rows of one cycle */
+    AHEAD_ALL,    /* every use to the end of the window */
+};
+
+struct trace_policy {
+    const char *name, *summary;
+    enum evict_policy policy;
+    enum trace_ahead ahead;
+    uint32_t half_life; /* tokens, unless asked otherwise */
+};
+
+/* Ends with a NULL name; the last is MIN. */
+extern const struct trace_policy trace_policies[];
+
+struct replay_options {
+    uint32_t experts;        /* per layer, at least trace->experts */
+    uint32_t slots;
+    uint32_t half_life;      /* tokens; 0: the policy's */
+    uint32_t first_position; /* positions before it warm the cache and are not counted */
+    const volatile int *cancel;
+};
+
+struct replay_counts {
+    uint64_t uses, hits; /* of experts */
+    uint64_t admitted, evicted;
+    uint64_t layer_hits[TRACE_LAYERS]; /* [n_layers] */
+};
+
+/* Every window begins with an empty cache. ERROR_INTERRUPTED when cancelled. */
+int trace_replay(const struct trace *t, const struct trace_policy *p, const struct replay_options *o, struct replay_counts *ret, struct error *e);
+
+/* Tokens that are counted. */
+uint64_t replay_tokens(const struct trace *t, uint32_t first_position);
+
+#endif
