@@ -267,6 +267,7 @@ SIMD_INLINE void unpack_q6_k(const uint8_t *b, bool in_place, struct kquant *ret
         (void)blocks;                                                                                                \
         unpack_##name(w, true, &b);                                                                                  \
         dot_kquant(&b, (struct kquant_format){layout, offset}, act, col, n, acc);                                    \
+        SIMD_ONE_BY_ONE();                                                                                           \
     }                                                                                                                \
     SIMD_INLINE PIECE_FUNCTION(piece_##name)                                                                         \
     {                                                                                                                \

@@ -55,7 +55,6 @@ SIMD_INLINE void tile_blocks(const struct matvec_args *a, uint32_t r, uint32_t r
             const uint8_t *at = w + j * stride + (size_t)b * bytes;
             prefetch(at + PREFETCH_AHEAD, (size_t)step_blocks * bytes);
             step(at, step_blocks, &a->act, (size_t)b * elems, n, acc + j * n);
-            SIMD_ONE_BY_ONE();
         }
     }
     if (whole < blocks) {

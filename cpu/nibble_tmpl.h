@@ -52,6 +52,8 @@ SIMD_INLINE PIECE_FUNCTION(piece_q8_0)
 struct nibbles {
     struct vi low, high;
     struct v4 d, m;
+    struct vf spread; /* d of each block in its four lanes, instead of d, where */
+    bool is_spread;
 };
 
 enum nibble_kind {
@@ -120,31 +122,34 @@ SIMD_INLINE void unpack_mxfp4(const uint8_t *b, struct nibbles *ret)
     split_nibbles(b + 1, 17, ret);
     ret->low = vi_lookup(mxfp4_raised, ret->low);
     ret->high = vi_lookup(mxfp4_raised, ret->high);
-    ret->d = v4_e8m0(b, 17);
+    ret->spread = vf_e8m0(b, 17);
+    ret->is_spread = true;
 }
 
-/* Signed codes times the activations of both halves; small: sums of four products fit a word. */
-SIMD_INLINE struct vi dot_signed(const struct nibbles *w, struct vi low, struct vi high, bool small)
+/* Signed codes times the activations of both halves; small: sums of four products fit a word. One factor gives its sign
+ * to the other: the activations if weight rows share them, since their size is then taken once. */
+SIMD_INLINE struct vi dot_signed(const struct nibbles *w, struct vi low, struct vi high, bool small, bool shared)
 {
-    struct vi low_size = vi_abs8(w->low), high_size = vi_abs8(w->high);
-    struct vi a = vi_sign8(low, w->low), b = vi_sign8(high, w->high);
-    return small ? vi_dot8(low_size, a, high_size, b) : vi_dot4(vi_dot4(vi_zero(), low_size, a), high_size, b);
+    struct vi u0 = vi_abs8(shared ? low : w->low), s0 = shared ? vi_sign8(w->low, low) : vi_sign8(low, w->low);
+    struct vi u1 = vi_abs8(shared ? high : w->high), s1 = shared ? vi_sign8(w->high, high) : vi_sign8(high, w->high);
+    return small ? vi_dot8(u0, s0, u1, s1) : vi_dot4(vi_dot4(vi_zero(), u0, s0), u1, s1);
 }
 
 SIMD_INLINE void dot_nibbles_row(const struct nibbles *w, enum nibble_kind kind, int8_t offset, uint32_t blocks,
-                                 const struct act_rows *act, size_t at, struct vf *acc)
+                                 const struct act_rows *act, size_t at, bool shared, struct vf *acc)
 {
     struct v4 scale = v4_load(act->scale + at / 32);
+    struct vf da = w->is_spread ? vf_mul(w->spread, vf_spread4(scale)) : vf_spread4(v4_mul(w->d, scale));
     struct vi low, high, s, one = vi_set1_8(1);
     vi_load_halves(act->q + at, &low, &high);
     if (kind == NIBBLE_SIGNED) {
-        s = dot_signed(w, low, high, offset != 0);
+        s = dot_signed(w, low, high, offset != 0, shared);
     } else if (kind == NIBBLE_OFFSET) {
         s = vi_dot8_offset(w->low, low, w->high, high, offset);
     } else {
         s = vi_dot8(w->low, low, w->high, high);
     }
-    struct vf sum = vf_fma(vf_spread4(v4_mul(w->d, scale)), vf_from_i32(s), *acc);
+    struct vf sum = vf_fma(da, vf_from_i32(s), *acc);
     if (kind == NIBBLE_MIN) {
         struct vf act_sum = vf_from_i32(vi_dot8(one, low, one, high));
         sum = vf_fma(vf_spread4(v4_mul(w->m, scale)), act_sum, sum);
@@ -152,18 +157,19 @@ SIMD_INLINE void dot_nibbles_row(const struct nibbles *w, enum nibble_kind kind,
     *acc = blocks == BLOCKS_PER_STEP ? sum : vf_select(vi_first(4 * blocks), sum, *acc);
 }
 
-/* What an offset costs is a sum of activations, which weight rows share; with more activation rows the offset is better
+/* What an offset costs is a sum of activations, which weight rows share; with many activation rows the offset is better
  * taken off the weights. */
 SIMD_INLINE void dot_nibbles(struct nibbles *w, enum nibble_kind kind, int8_t offset, uint32_t blocks,
                              const struct act_rows *act, size_t col, uint32_t n, struct vf *acc)
 {
-    if (kind == NIBBLE_OFFSET && !(SIMD_LITERAL(n) && n == 1)) {
+    const bool shared = SIMD_LITERAL(n);
+    if (kind == NIBBLE_OFFSET && !shared) {
         w->low = vi_sub8(w->low, vi_set1_8(offset));
         w->high = vi_sub8(w->high, vi_set1_8(offset));
         kind = NIBBLE_SIGNED;
     }
     for (uint32_t i = 0; i < n; i++) {
-        dot_nibbles_row(w, kind, offset, blocks, act, i * act->stride + col, acc + i);
+        dot_nibbles_row(w, kind, offset, blocks, act, i * act->stride + col, shared, acc + i);
     }
 }
 
@@ -176,8 +182,8 @@ SIMD_INLINE struct vf nibble_values(struct vi codes, int q, float d, enum nibble
 
 SIMD_INLINE void decode_nibbles(struct nibbles *w, enum nibble_kind kind, int8_t offset, float *y)
 {
-    float d[4], m[4] = {0};
-    v4_store(d, w->d);
+    float d[16], m[4] = {0};
+    vf_store(d, w->is_spread ? w->spread : vf_spread4(w->d));
     if (kind == NIBBLE_MIN) {
         v4_store(m, w->m);
     }
@@ -187,12 +193,12 @@ SIMD_INLINE void decode_nibbles(struct nibbles *w, enum nibble_kind kind, int8_t
     }
     vf_store(y, nibble_values(w->low, 0, d[0], kind, m[0]));
     vf_store(y + 16, nibble_values(w->high, 0, d[0], kind, m[0]));
-    vf_store(y + 32, nibble_values(w->low, 1, d[1], kind, m[1]));
-    vf_store(y + 48, nibble_values(w->high, 1, d[1], kind, m[1]));
-    vf_store(y + 64, nibble_values(w->low, 2, d[2], kind, m[2]));
-    vf_store(y + 80, nibble_values(w->high, 2, d[2], kind, m[2]));
-    vf_store(y + 96, nibble_values(w->low, 3, d[3], kind, m[3]));
-    vf_store(y + 112, nibble_values(w->high, 3, d[3], kind, m[3]));
+    vf_store(y + 32, nibble_values(w->low, 1, d[4], kind, m[1]));
+    vf_store(y + 48, nibble_values(w->high, 1, d[4], kind, m[1]));
+    vf_store(y + 64, nibble_values(w->low, 2, d[8], kind, m[2]));
+    vf_store(y + 80, nibble_values(w->high, 2, d[8], kind, m[2]));
+    vf_store(y + 96, nibble_values(w->low, 3, d[12], kind, m[3]));
+    vf_store(y + 112, nibble_values(w->high, 3, d[12], kind, m[3]));
 }
 
 SIMD_INLINE void piece_nibbles(const struct matrix_view *view, uint32_t r, uint32_t col, uint32_t count, float *y,
@@ -200,7 +206,7 @@ SIMD_INLINE void piece_nibbles(const struct matrix_view *view, uint32_t r, uint3
                                int8_t offset, uint32_t bytes)
 {
     const uint8_t *b = row_data(view, r) + (size_t)(col / 32) * bytes;
-    struct nibbles w;
+    struct nibbles w = {.is_spread = false};
     uint32_t c = 0;
     for (; c + 128 <= count; c += 128, b += 4 * bytes) {
         unpack(b, &w);
@@ -219,7 +225,7 @@ SIMD_INLINE void piece_nibbles(const struct matrix_view *view, uint32_t r, uint3
 #define NIBBLE_FORMAT(name, kind, offset, bytes)                                                                     \
     SIMD_INLINE STEP_FUNCTION(step_##name)                                                                           \
     {                                                                                                                \
-        struct nibbles unpacked;                                                                                     \
+        struct nibbles unpacked = {.is_spread = false};                                                              \
         unpack_##name(w, &unpacked);                                                                                 \
         dot_nibbles(&unpacked, kind, offset, blocks, act, col, n, acc);                                              \
     }                                                                                                                \
@@ -260,19 +266,26 @@ SIMD_INLINE void iq4_xs_codes(const uint8_t *b, int k, struct nibbles *ret)
     ret->high = vi_lookup(iq4_values, ret->high);
 }
 
+/* Word sums of 2 products of signed codes and activations; see dot_signed. */
+SIMD_INLINE struct vi dot2_signed(struct vi w, struct vi q, bool shared)
+{
+    return shared ? vi_dot2(vi_abs8(q), vi_sign8(w, q)) : vi_dot2(vi_abs8(w), vi_sign8(q, w));
+}
+
 /* One accumulation per half of the block. */
 SIMD_INLINE void iq4_xs_half(const uint8_t *b, int k, struct vi scales, float d, const struct act_rows *act, size_t col,
                              uint32_t n, struct vf *acc)
 {
     struct nibbles w;
     iq4_xs_codes(b, k, &w);
-    struct vi low_size = vi_abs8(w.low), high_size = vi_abs8(w.high), scale = vi_spread(scales, k);
+    const bool shared = SIMD_LITERAL(n);
+    struct vi scale = vi_spread(scales, k);
     for (uint32_t i = 0; i < n; i++) {
         struct vf da = vf_set1(d * act->scale[(i * act->stride + col) / 256]);
         struct vi low, high;
         vi_load_halves(act->q + i * act->stride + col + 128 * (size_t)k, &low, &high);
-        struct vi s = vi_mul_words(vi_dot2(low_size, vi_sign8(low, w.low)), scale);
-        s = vi_madd(s, vi_dot2(high_size, vi_sign8(high, w.high)), scale);
+        struct vi s = vi_mul_words(dot2_signed(w.low, low, shared), scale);
+        s = vi_madd(s, dot2_signed(w.high, high, shared), scale);
         acc[i] = vf_fma(da, vf_from_i32(s), acc[i]);
     }
 }
@@ -296,7 +309,7 @@ SIMD_INLINE PIECE_FUNCTION(piece_iq4_xs)
         vf_store(scale, vf_mul(vf_set1(half_float(b)), vf_from_s8(iq4_xs_scales(b))));
         SIMD_UNROLL
         for (int k = 0; k < 2; k++) {
-            struct nibbles codes;
+            struct nibbles codes = {.is_spread = false};
             iq4_xs_codes(b, k, &codes);
             codes.d = v4_load(scale + 4 * k);
             decode_nibbles(&codes, NIBBLE_SIGNED, 0, y + c + 128 * k);

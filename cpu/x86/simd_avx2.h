@@ -142,6 +142,14 @@ SIMD_INLINE struct vf vf_spread4(struct v4 x)
 SIMD_INLINE struct vf vf_evens(struct f8 x) { return (struct vf){_mm256_moveldup_ps(x.v), _mm256_moveldup_ps(x.v)}; }
 SIMD_INLINE struct vf vf_odds(struct f8 x) { return (struct vf){_mm256_movehdup_ps(x.v), _mm256_movehdup_ps(x.v)}; }
 
+/* Lanes 4b..4b+3 = 2^(e-128) of the exponent e at p + b * stride. */
+SIMD_INLINE struct vf vf_e8m0(const uint8_t *p, size_t stride)
+{
+    __m256 e0 = _mm256_set1_ps(e8m0_float(p[0])), e1 = _mm256_set1_ps(e8m0_float(p[stride]));
+    __m256 e2 = _mm256_set1_ps(e8m0_float(p[2 * stride])), e3 = _mm256_set1_ps(e8m0_float(p[3 * stride]));
+    return (struct vf){_mm256_blend_ps(e0, e1, 0xf0), _mm256_blend_ps(e2, e3, 0xf0)};
+}
+
 /* Lanes 0..7 = x[2k], lanes 8..15 = x[2k+1]. */
 SIMD_INLINE struct vf vf_spread2(struct cells x, int k)
 {

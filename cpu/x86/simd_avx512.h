@@ -104,6 +104,8 @@ SIMD_INLINE struct vf vf_odds(struct f8 x)
     return (struct vf){_mm512_broadcast_f32x8(_mm256_movehdup_ps(x.v))};
 }
 
+SIMD_INLINE struct vf vf_e8m0(const uint8_t *p, size_t stride) { return vf_spread4(v4_e8m0(p, stride)); }
+
 SIMD_INLINE struct vf vf_spread2(struct cells x, int k)
 {
     __m512i order = join_256(_mm256_set1_epi32(2 * k), _mm256_set1_epi32(2 * k + 1));

@@ -62,12 +62,17 @@ SIMD_INLINE void prefetch(const uint8_t *p, size_t bytes)
 SIMD_INLINE float half_bits_float(uint16_t h) { return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h))); }
 SIMD_INLINE float half_float(const uint8_t *p) { return half_bits_float(load_u16(p)); }
 
-/* 2^(e-128), also where that is subnormal. */
+#define E8M0_BITS(e) ((e) < 2 ? UINT32_C(0x00200000) << (e) : (uint32_t)((e) - 1) << 23)
+#define E8M0_BITS_4(e) E8M0_BITS(e), E8M0_BITS((e) + 1), E8M0_BITS((e) + 2), E8M0_BITS((e) + 3)
+#define E8M0_BITS_16(e) E8M0_BITS_4(e), E8M0_BITS_4((e) + 4), E8M0_BITS_4((e) + 8), E8M0_BITS_4((e) + 12)
+#define E8M0_BITS_64(e) E8M0_BITS_16(e), E8M0_BITS_16((e) + 16), E8M0_BITS_16((e) + 32), E8M0_BITS_16((e) + 48)
+
+/* 2^(e-128), also where that is subnormal: looked up, since a number in memory fills a vector without a shuffle. */
 SIMD_INLINE float e8m0_float(uint8_t e)
 {
-    uint32_t bits = e < 2 ? UINT32_C(0x00200000) << e : (uint32_t)(e - 1) << 23;
+    static const uint32_t bits[256] = {E8M0_BITS_64(0), E8M0_BITS_64(64), E8M0_BITS_64(128), E8M0_BITS_64(192)};
     float f;
-    memcpy(&f, &bits, sizeof(f));
+    memcpy(&f, &bits[e], sizeof(f));
     return f;
 }
 
@@ -110,17 +115,11 @@ SIMD_INLINE struct v4 v4_halves(const uint8_t *p, size_t stride)
     return (struct v4){_mm_cvtph_ps(h)};
 }
 
-/* Four E8M0 exponents that lie `stride` bytes apart: 2^(e-128) each. The bits are (e-1) << 23, or (e+1) << 21 where that is
- * larger, which is where the number is subnormal. */
+/* Four E8M0 exponents that lie `stride` bytes apart. */
 SIMD_INLINE struct v4 v4_e8m0(const uint8_t *p, size_t stride)
 {
-    __m128i e = _mm_cvtsi32_si128(p[0]);
-    e = _mm_insert_epi8(e, p[stride], 1);
-    e = _mm_insert_epi8(e, p[2 * stride], 2);
-    e = _mm_cvtepu8_epi32(_mm_insert_epi8(e, p[3 * stride], 3));
-    __m128i normal = _mm_sub_epi32(_mm_slli_epi32(e, 23), _mm_set1_epi32(1 << 23));
-    __m128i subnormal = _mm_add_epi32(_mm_slli_epi32(e, 21), _mm_set1_epi32(1 << 21));
-    return (struct v4){_mm_castsi128_ps(_mm_max_epi32(normal, subnormal))};
+    return (struct v4){_mm_setr_ps(e8m0_float(p[0]), e8m0_float(p[stride]), e8m0_float(p[2 * stride]),
+                                   e8m0_float(p[3 * stride]))};
 }
 
 SIMD_INLINE struct b16 b16_load(const uint8_t *p) { return (struct b16){_mm_loadu_si128((const __m128i *)p)}; }
