@@ -290,11 +290,10 @@ static void unpack_iq3_s(const uint8_t *b, struct block_parts *p)
     }
 }
 
-/* code[j] = 8 * grid number +- 1, the 1/8 being in d. Grid numbers are -1, 0, 1: no byte of eight overflows. */
-static void put_shifted(int8_t *code, uint64_t grid, bool down)
+/* code[j] = 8 * number +- 1, the 1/8 being in d. The row has 8 * number + 9 (1, 9 or 17): no byte borrows from the next. */
+static void put_shifted(int8_t *code, uint64_t row, bool down)
 {
-    uint64_t eight = (grid & EACH_BYTE(0x1f)) << 3, one = down ? EACH_BYTE(0xff) : EACH_BYTE(1);
-    uint64_t value = ((eight & EACH_BYTE(0x7f)) + (one & EACH_BYTE(0x7f))) ^ ((eight ^ one) & EACH_BYTE(0x80));
+    uint64_t value = ((row | EACH_BYTE(0x80)) - (down ? EACH_BYTE(10) : EACH_BYTE(8))) ^ EACH_BYTE(0x80);
     memcpy(code, &value, 8);
 }
 
@@ -306,7 +305,7 @@ static void unpack_iq1_s(const uint8_t *b, struct block_parts *p)
         memset(p->scale + 2 * k, (int)(2 * ((h >> 12) & 7) + 1), 2);
         for (unsigned j = 0; j < 4; j++) {
             unsigned row = b[2 + 4 * k + j] | ((h >> 3 * j) & 7) << 8;
-            put_shifted(p->code + 32 * k + 8 * j, iq1_grid[row], (h >> 15) & 1);
+            put_shifted(p->code + 32 * k + 8 * j, iq1_raised[row], (h >> 15) & 1);
         }
     }
 }
@@ -324,7 +323,7 @@ static void unpack_iq1_m(const uint8_t *b, struct block_parts *p)
     }
     for (unsigned g = 0; g < 32; g++) {
         unsigned nibble = (qh[g / 2] >> 4 * (g % 2)) & 15;
-        put_shifted(p->code + 8 * g, iq1_grid[ql[g] | (nibble & 7) << 8], (nibble & 8) != 0);
+        put_shifted(p->code + 8 * g, iq1_raised[ql[g] | (nibble & 7) << 8], (nibble & 8) != 0);
     }
 }
 

@@ -7,12 +7,12 @@
 
 #include <stdint.h>
 
-/* Row k of a table; byte j (from the low end) is the int8 number of weight j. IQ1_S and IQ1_M share one. */
+/* Row k of a table; byte j (from the low end) is the int8 number x of weight j; for IQ1_S and IQ1_M, 8x + 9. */
 extern const uint64_t iq2_xxs_grid[256];
 extern const uint64_t iq2_xs_grid[512];
 extern const uint64_t iq2_s_grid[1024];
 extern const uint32_t iq3_xxs_grid[256];
 extern const uint32_t iq3_s_grid[512];
-extern const uint64_t iq1_grid[2048];
+extern const uint64_t iq1_raised[2048];
 
 #endif

@@ -9,14 +9,17 @@
 
 enum { LATTICE_PARTS = 4 }; /* of 64 weights; lane (i/4) % 16 */
 
-/* 64 weights: size, and a byte that is negative where the weight is. */
+/* What IQ1 adds to its weights. */
+enum { LATTICE_RAISED = 9 };
+
+/* 64 weights: size, and a byte that is negative where the weight is. IQ1: the weights, raised, and no signs. */
 struct lattice_part {
     struct vi size, sign;
 };
 
 /* What is taken out of a whole block at once. Groups are of 32 weights. */
 struct lattice_head {
-    uint32_t sign[8];  /* bit i of a group: weight i is negative. IQ1: 1 or -1 in bytes, each for 8 weights */
+    uint32_t sign[8];  /* if not in the block; bit i: weight i is negative. IQ1: 1 or -1 in bytes, each for 8 weights */
     uint32_t scale[8]; /* of a group, 2s+1, in both words; where a scale is for 16 weights: */
     struct vi scales;  /* laid out for vi_spread */
     uint16_t row[64];  /* of the table, where it is not a byte of the block */
@@ -34,7 +37,8 @@ struct lattice_format {
     LATTICE_SCALE((*d));
     LATTICE_HEAD((*head));
     LATTICE_PART((*part));
-    bool by_16; /* which scales there are */
+    bool by_16;  /* which scales there are */
+    bool raised; /* which parts */
     uint32_t bytes;
 };
 
@@ -123,7 +127,6 @@ SIMD_INLINE LATTICE_HEAD(head_iq2_s)
     struct b16 high = b16_make(load_u64(b + 66), 0);
     put_rows(b + 2, d8_spread(high, words_by_4[0]), d8_load(by), 0x03000300, ret->row);
     put_rows(b + 18, d8_spread(high, words_by_4[1]), d8_load(by), 0x03000300, ret->row + 16);
-    d8_store(ret->sign, d8_load(b + 34));
     ret->scales = nibble_scales(b + 74);
 }
 
@@ -147,7 +150,6 @@ SIMD_INLINE LATTICE_HEAD(head_iq3_s)
     for (int i = 0; i < 4; i++) {
         put_rows(b + 2 + 16 * i, d8_spread(high, words_by_8[i]), d8_load(by), 0x01000100, ret->row + 16 * i);
     }
-    d8_store(ret->sign, d8_load(b + 74));
     put_scales(d8_nibbles(load_u32(b + 106)), ret);
 }
 
@@ -189,11 +191,6 @@ SIMD_INLINE LATTICE_HEAD(head_iq1_m)
 
 /* ---- 64 weights ---- */
 
-SIMD_INLINE struct vi part_signs(const struct lattice_head *head, uint32_t k)
-{
-    return vi_or(vi_from_bits_at(head->sign + 2 * k), vi_set1_8(1));
-}
-
 SIMD_INLINE struct vi rows_of_words(const uint64_t *table, const uint16_t *row)
 {
     return vi_rows8(table, (const uint32_t[8]){row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7]});
@@ -203,21 +200,20 @@ SIMD_INLINE LATTICE_PART(part_iq2_xxs)
 {
     const uint8_t *p = b + 2 + 16 * k, *q = p + 8;
     ret->size = vi_rows8(iq2_xxs_grid, (const uint32_t[8]){p[0], p[1], p[2], p[3], q[0], q[1], q[2], q[3]});
-    ret->sign = part_signs(head, k);
+    ret->sign = vi_signs_at(head->sign + 2 * k);
 }
 
 SIMD_INLINE LATTICE_PART(part_iq2_xs)
 {
     (void)b;
     ret->size = rows_of_words(iq2_xs_grid, head->row + 8 * k);
-    ret->sign = part_signs(head, k);
+    ret->sign = vi_signs_at(head->sign + 2 * k);
 }
 
 SIMD_INLINE LATTICE_PART(part_iq2_s)
 {
-    (void)b;
     ret->size = rows_of_words(iq2_s_grid, head->row + 8 * k);
-    ret->sign = part_signs(head, k);
+    ret->sign = vi_signs_at(b + 34 + 8 * k);
 }
 
 SIMD_INLINE LATTICE_PART(part_iq3_xxs)
@@ -229,39 +225,42 @@ SIMD_INLINE LATTICE_PART(part_iq3_xxs)
         row[j] = q[j];
     }
     ret->size = vi_rows16(iq3_xxs_grid, row);
-    ret->sign = part_signs(head, k);
+    ret->sign = vi_signs_at(head->sign + 2 * k);
 }
 
 SIMD_INLINE LATTICE_PART(part_iq3_s)
 {
     uint32_t row[16];
-    (void)b;
     SIMD_UNROLL
     for (int j = 0; j < 16; j++) {
         row[j] = head->row[16 * k + (uint32_t)j];
     }
     ret->size = vi_rows16(iq3_s_grid, row);
-    ret->sign = part_signs(head, k);
+    ret->sign = vi_signs_at(b + 74 + 8 * k);
 }
 
-/* 8 * grid + delta; the bytes of a grid are -1, 0 or 1, those of delta 1 or -1. */
-SIMD_INLINE void put_shifted(struct vi grid, struct vi delta, struct lattice_part *ret)
-{
-    struct vi code = vi_add8(vi_and(vi_shl16(grid, 3), vi_set1_8((int8_t)0xf8)), delta);
-    ret->size = vi_abs8(code);
-    ret->sign = code;
-}
-
+/* 8 * number + 9 + delta, the latter 1 or -1. */
 SIMD_INLINE LATTICE_PART(part_iq1_s)
 {
     (void)b;
-    put_shifted(rows_of_words(iq1_grid, head->row + 8 * k), vi_pair_at(head->sign + 2 * k), ret);
+    ret->size = vi_add8(rows_of_words(iq1_raised, head->row + 8 * k), vi_pair_at(head->sign + 2 * k));
 }
 
 SIMD_INLINE LATTICE_PART(part_iq1_m)
 {
     (void)b;
-    put_shifted(rows_of_words(iq1_grid, head->row + 8 * k), vi_octets_at(head->sign + 2 * k), ret);
+    ret->size = vi_add8(rows_of_words(iq1_raised, head->row + 8 * k), vi_octets_at(head->sign + 2 * k));
+}
+
+/* A part as size and sign. */
+SIMD_INLINE void take_signed_part(const uint8_t *b, const struct lattice_head *head, struct lattice_format f,
+                                  uint32_t k, struct lattice_part *ret)
+{
+    f.part(b, head, k, ret);
+    if (f.raised) {
+        struct vi code = vi_sub8(ret->size, vi_set1_8(LATTICE_RAISED));
+        *ret = (struct lattice_part){vi_abs8(code), code};
+    }
 }
 
 /* ---- products ---- */
@@ -271,12 +270,13 @@ SIMD_INLINE struct vi lattice_scale(const struct lattice_head *head, bool by_16,
     return by_16 ? vi_spread(head->scales, (int)k) : vi_pair_at(head->scale + 2 * k);
 }
 
-/* Part k times one activation row, whose elements begin at q; da: d times the scale of the activations. */
-SIMD_INLINE struct vf add_part(const struct lattice_part *w, struct vi scale, const int8_t *q, struct vf da,
-                               struct vf acc)
+/* A part times one activation row, whose elements begin at q; da: d times the scale of the activations. */
+SIMD_INLINE struct vf add_part(const struct lattice_part *w, bool raised, struct vi scale, const int8_t *q,
+                               struct vf da, struct vf acc)
 {
-    struct vi s = vi_mul_words(vi_dot2(w->size, vi_sign8(vi_load(q), w->sign)), scale);
-    return vf_fma(da, vf_from_i32(s), acc);
+    struct vi a = vi_load(q);
+    struct vi p = raised ? vi_dot2_offset(w->size, a, LATTICE_RAISED) : vi_dot2(w->size, vi_sign8(a, w->sign));
+    return vf_fma(da, vf_from_i32(vi_mul_words(p, scale)), acc);
 }
 
 SIMD_INLINE void take_head(const uint8_t *b, struct lattice_format f, struct lattice_head *ret)
@@ -302,7 +302,7 @@ SIMD_INLINE void dot_lattice_few(const uint8_t *b, const struct lattice_head *he
         f.part(b, head, k, &w);
         SIMD_UNROLL
         for (uint32_t i = 0; i < n; i++) {
-            acc[i] = add_part(&w, scale, act->q + i * act->stride + col + 64 * k, da[i], acc[i]);
+            acc[i] = add_part(&w, f.raised, scale, act->q + i * act->stride + col + 64 * k, da[i], acc[i]);
         }
     }
 }
@@ -314,7 +314,7 @@ SIMD_INLINE void dot_lattice_many(const uint8_t *b, const struct lattice_head *h
     struct lattice_part w[LATTICE_PARTS];
     SIMD_UNROLL
     for (uint32_t k = 0; k < LATTICE_PARTS; k++) {
-        f.part(b, head, k, &w[k]);
+        take_signed_part(b, head, f, k, &w[k]);
     }
     for (uint32_t i = 0; i < n; i++) {
         struct vf sum = acc[i], da = vf_set1(head->d * act->scale[(i * act->stride + col) / 256]);
@@ -322,7 +322,7 @@ SIMD_INLINE void dot_lattice_many(const uint8_t *b, const struct lattice_head *h
         SIMD_UNROLL
         for (uint32_t k = 0; k < LATTICE_PARTS; k++) {
             struct vi scale = lattice_scale(head, f.by_16, k);
-            sum = add_part(&w[k], scale, act->q + i * act->stride + col + 64 * k, da, sum);
+            sum = add_part(&w[k], false, scale, act->q + i * act->stride + col + 64 * k, da, sum);
         }
         acc[i] = sum;
     }
@@ -332,25 +332,27 @@ SIMD_INLINE void dot_lattice_many(const uint8_t *b, const struct lattice_head *h
 SIMD_INLINE void lattice_row(const struct matvec_args *a, uint32_t r, uint32_t n, struct lattice_format f)
 {
     struct vf acc[OPS_MAX_ROWS];
-    struct lattice_head heads[2];
+    struct lattice_head heads[2], *head = &heads[0], *next = &heads[1];
     const uint8_t *b = row_data(&a->w, r);
     for (uint32_t i = 0; i < n; i++) {
         acc[i] = vf_zero();
     }
     if (a->w.cols > 0) {
-        take_head(b, f, &heads[0]);
+        take_head(b, f, head);
     }
     for (uint32_t col = 0; col < a->w.cols; col += 256, b += f.bytes) {
-        const struct lattice_head *head = &heads[col / 256 % 2];
         prefetch(b + PREFETCH_AHEAD, f.bytes);
         if (col + 256 < a->w.cols) {
-            take_head(b + f.bytes, f, &heads[(col / 256 + 1) % 2]);
+            take_head(b + f.bytes, f, next);
         }
         if (SIMD_LITERAL(n)) {
             dot_lattice_few(b, head, f, &a->act, col, n, acc);
         } else {
             dot_lattice_many(b, head, f, &a->act, col, n, acc);
         }
+        struct lattice_head *done = head;
+        head = next;
+        next = done;
     }
     SIMD_UNROLL
     for (uint32_t i = 0; i < n; i++) {
@@ -381,7 +383,7 @@ SIMD_INLINE void decode_lattice(const uint8_t *b, struct lattice_format f, float
     for (uint32_t k = 0; k < LATTICE_PARTS; k++) {
         struct lattice_part w;
         float scale[16];
-        f.part(b, &head, k, &w);
+        take_signed_part(b, &head, f, k, &w);
         vf_store(scale, vf_mul(d, vf_from_i32(vi_and(lattice_scale(&head, f.by_16, k), vi_set1_32(0xffff)))));
         struct vi codes = vi_sign8(w.size, w.sign);
         SIMD_UNROLL
@@ -392,25 +394,25 @@ SIMD_INLINE void decode_lattice(const uint8_t *b, struct lattice_format f, float
     }
 }
 
-#define LATTICE_FORMAT(name, d_of, by_16, bytes)                                                                     \
+#define LATTICE_FORMAT(name, d_of, by_16, raised, bytes)                                                             \
     static void matvec_##name(const struct matvec_args *a)                                                           \
     {                                                                                                                \
-        matvec_lattice(a, (struct lattice_format){d_of, head_##name, part_##name, by_16, bytes});                    \
+        matvec_lattice(a, (struct lattice_format){d_of, head_##name, part_##name, by_16, raised, bytes});            \
     }                                                                                                                \
     SIMD_INLINE PIECE_FUNCTION(piece_##name)                                                                         \
     {                                                                                                                \
         const uint8_t *b = row_data(w, r) + (size_t)(col / 256) * (bytes);                                           \
         for (uint32_t c = 0; c < count; c += 256, b += (bytes)) {                                                    \
-            decode_lattice(b, (struct lattice_format){d_of, head_##name, part_##name, by_16, bytes}, y + c);         \
+            decode_lattice(b, (struct lattice_format){d_of, head_##name, part_##name, by_16, raised, bytes}, y + c); \
         }                                                                                                            \
     }
 
-LATTICE_FORMAT(iq1_s, scale_eighth, false, 50)
-LATTICE_FORMAT(iq1_m, scale_iq1_m, true, 56)
-LATTICE_FORMAT(iq2_xxs, scale_eighth, false, 66)
-LATTICE_FORMAT(iq2_xs, scale_eighth, true, 74)
-LATTICE_FORMAT(iq2_s, scale_eighth, true, 82)
-LATTICE_FORMAT(iq3_xxs, scale_quarter, false, 98)
-LATTICE_FORMAT(iq3_s, scale_one, false, 110)
+LATTICE_FORMAT(iq1_s, scale_eighth, false, true, 50)
+LATTICE_FORMAT(iq1_m, scale_iq1_m, true, true, 56)
+LATTICE_FORMAT(iq2_xxs, scale_eighth, false, false, 66)
+LATTICE_FORMAT(iq2_xs, scale_eighth, true, false, 74)
+LATTICE_FORMAT(iq2_s, scale_eighth, true, false, 82)
+LATTICE_FORMAT(iq3_xxs, scale_quarter, false, false, 98)
+LATTICE_FORMAT(iq3_s, scale_one, false, false, 110)
 
 #endif

@@ -11,14 +11,14 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 GRIDS = ROOT / "tests/data/spec/iq-grids.json"
-# name in the JSON -> (name in C, numbers per row)
+# name in the JSON -> (name in C, numbers per row, what is stored of a number)
 TABLES = {
-    "IQ2_XXS": ("iq2_xxs_grid", 8),
-    "IQ2_XS": ("iq2_xs_grid", 8),
-    "IQ2_S": ("iq2_s_grid", 8),
-    "IQ3_XXS": ("iq3_xxs_grid", 4),
-    "IQ3_S": ("iq3_s_grid", 4),
-    "IQ1_S": ("iq1_grid", 8),
+    "IQ2_XXS": ("iq2_xxs_grid", 8, int),
+    "IQ2_XS": ("iq2_xs_grid", 8, int),
+    "IQ2_S": ("iq2_s_grid", 8, int),
+    "IQ3_XXS": ("iq3_xxs_grid", 4, int),
+    "IQ3_S": ("iq3_s_grid", 4, int),
+    "IQ1_S": ("iq1_raised", 8, lambda x: 8 * x + 9),
 }
 ORIGIN = (
     "/* SPDX-License-Identifier: Apache-2.0 */\n"
@@ -28,9 +28,9 @@ ORIGIN = (
 )
 
 
-def words(rows, width):
+def words(rows, width, stored):
     """One integer per row: number j is byte j, two's complement."""
-    for row in rows:
+    for row in ([stored(x) for x in row] for row in rows):
         if len(row) != width or any(not -128 <= x <= 127 for x in row):
             raise SystemExit(f"{GRIDS}: a row is not {width} int8 numbers: {row}")
         yield sum((x & 255) << 8 * j for j, x in enumerate(row))
@@ -44,9 +44,9 @@ def header(grids):
     lines = [
         ORIGIN,
         "#ifndef SLUICE_CPU_IQ_GRIDS_H\n#define SLUICE_CPU_IQ_GRIDS_H\n\n#include <stdint.h>\n\n",
-        "/* Row k of a table; byte j (from the low end) is the int8 number of weight j. IQ1_S and IQ1_M share one. */\n",
+        "/* Row k of a table; byte j (from the low end) is the int8 number x of weight j; for IQ1_S and IQ1_M, 8x + 9. */\n",
     ]
-    for key, (name, width) in TABLES.items():
+    for key, (name, width, _) in TABLES.items():
         lines.append(f"extern {declaration(name, width, grids[key])};\n")
     lines.append("\n#endif\n")
     return "".join(lines)
@@ -54,10 +54,10 @@ def header(grids):
 
 def source(grids):
     lines = [ORIGIN, '#include "cpu/iq_grids.h"\n']
-    for key, (name, width) in TABLES.items():
+    for key, (name, width, stored) in TABLES.items():
         lines.append(f"\n{declaration(name, width, grids[key])} = {{\n")
         per_line = 40 // width
-        values = list(words(grids[key], width))
+        values = list(words(grids[key], width, stored))
         for i in range(0, len(values), per_line):
             lines.append("    " + " ".join(f"0x{v:0{2 * width}x}," for v in values[i : i + per_line]) + "\n")
         lines.append("};\n")

@@ -279,15 +279,18 @@ SIMD_INLINE struct vi vi_from_bits(uint64_t bits)
                        _mm256_cmpeq_epi8(_mm256_and_si256(b, one_bit), one_bit)};
 }
 
-/* The same of 64 bits in memory, in two dwords. */
-SIMD_INLINE struct vi vi_from_bits_at(const uint32_t *bits)
+/* Byte i of 64 is negative if bit i of the eight bytes is set, else positive. The last byte's constants differ, to the
+ * same effect: constants that repeat are rebuilt by compilers from general registers, in five operations. */
+SIMD_INLINE struct vi vi_signs_at(const void *bits)
 {
-    __m256i order = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
-    __m256i one_bit = _mm256_set1_epi64x((long long)0x8040201008040201);
-    __m256i a = _mm256_shuffle_epi8(_mm256_set1_epi32((int)bits[0]), order);
-    __m256i b = _mm256_shuffle_epi8(_mm256_set1_epi32((int)bits[1]), order);
-    return (struct vi){_mm256_cmpeq_epi8(_mm256_and_si256(a, one_bit), one_bit),
-                       _mm256_cmpeq_epi8(_mm256_and_si256(b, one_bit), one_bit)};
+    const uint8_t *p = bits;
+    const long long one_bit = (long long)0x8040201008040201, most = 0x7f7f7f7f7f7f7f7f;
+    const __m256i order = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+    const __m256i mask = _mm256_setr_epi64x(one_bit, one_bit, one_bit, (long long)0xc040201008040201);
+    const __m256i up = _mm256_setr_epi64x(most, most, most, 0x3f7f7f7f7f7f7f7f);
+    __m256i a = _mm256_shuffle_epi8(_mm256_set1_epi32((int)load_u32(p)), order);
+    __m256i b = _mm256_shuffle_epi8(_mm256_set1_epi32((int)load_u32(p + 4)), order);
+    return (struct vi){_mm256_add_epi8(_mm256_and_si256(a, mask), up), _mm256_add_epi8(_mm256_and_si256(b, mask), up)};
 }
 
 /* Lanes 0-7 = p[0], lanes 8-15 = p[1]. */
@@ -469,6 +472,13 @@ SIMD_INLINE struct vi vi_sign8(struct vi x, struct vi s)
 SIMD_INLINE struct vi vi_dot2(struct vi u, struct vi s)
 {
     return (struct vi){_mm256_maddubs_epi16(u.a, s.a), _mm256_maddubs_epi16(u.b, s.b)};
+}
+
+/* The same with u - c in place of u; the sums with u must fit as well. */
+SIMD_INLINE struct vi vi_dot2_offset(struct vi u, struct vi s, int8_t c)
+{
+    struct vi raised = vi_dot2(u, s), by_offset = vi_dot2(vi_set1_8(c), s);
+    return (struct vi){_mm256_sub_epi16(raised.a, by_offset.a), _mm256_sub_epi16(raised.b, by_offset.b)};
 }
 
 /* x + sums of 2 products of words; added now: the compiler would keep all terms for a tree of its own. */

@@ -187,10 +187,7 @@ SIMD_INLINE struct vi vi_zero(void) { return (struct vi){_mm512_setzero_si512()}
 SIMD_INLINE struct vi vi_set1_8(int8_t x) { return (struct vi){_mm512_set1_epi8(x)}; }
 SIMD_INLINE struct vi vi_set1_32(int32_t x) { return (struct vi){_mm512_set1_epi32(x)}; }
 SIMD_INLINE struct vi vi_from_bits(uint64_t bits) { return (struct vi){_mm512_movm_epi8(bits)}; }
-SIMD_INLINE struct vi vi_from_bits_at(const uint32_t *bits)
-{
-    return vi_from_bits((uint64_t)bits[1] << 32 | bits[0]);
-}
+SIMD_INLINE struct vi vi_signs_at(const void *bits) { return vi_from_bits(load_u64(bits)); }
 
 SIMD_INLINE struct vi vi_pair_at(const uint32_t *p)
 {
@@ -284,6 +281,11 @@ SIMD_INLINE struct vi vi_sign8(struct vi x, struct vi s)
 }
 
 SIMD_INLINE struct vi vi_dot2(struct vi u, struct vi s) { return (struct vi){_mm512_maddubs_epi16(u.v, s.v)}; }
+SIMD_INLINE struct vi vi_dot2_offset(struct vi u, struct vi s, int8_t c)
+{
+    return (struct vi){_mm512_sub_epi16(vi_dot2(u, s).v, vi_dot2(vi_set1_8(c), s).v)};
+}
+
 SIMD_INLINE struct vi vi_mul_words(struct vi p, struct vi q) { return (struct vi){_mm512_madd_epi16(p.v, q.v)}; }
 
 SIMD_INLINE void vi_store_words(void *p, struct vi x) { _mm256_storeu_si256(p, _mm512_cvtepi32_epi16(x.v)); }
