@@ -182,21 +182,29 @@ SIMD_INLINE struct act_rows bulk_act_at(const struct act_rows *act, uint32_t row
     return (struct act_rows){.q = act->q + at, .scale = act->scale + at / block, .bsum16 = act->bsum16 + at / 16, .stride = act->stride};
 }
 
+/* Weight rows that the panel after this one is unpacked from. */
+struct bulk_next {
+    const uint8_t *w;
+    size_t row_bytes, bytes;
+    uint32_t lanes; /* 0: this is the last */
+};
+
+/* Asks for them while this panel is multiplied, by shares: products wait for a core that was asked for all of them at once. */
+SIMD_INLINE void bulk_prefetch(const struct bulk_next *next, uint32_t begin, uint32_t end, uint32_t n)
+{
+    for (uint32_t j = next->lanes * begin / n; j < next->lanes * end / n; j++) {
+        prefetch(next->w + j * next->row_bytes, next->bytes);
+    }
+}
+
 /* n activation rows over one panel; y is at the panel's first weight row. */
-static void bulk_panel_product(bulk_rows_fn *const *f, const struct bulk_panel *p, uint32_t cols, uint32_t block, const struct act_rows *act, uint32_t n, float *y, size_t y_stride)
+static void bulk_panel_product(bulk_rows_fn *const *f, const struct bulk_panel *p, uint32_t cols, uint32_t block, const struct act_rows *act, uint32_t n, float *y, size_t y_stride, const struct bulk_next *next)
 {
     for (uint32_t i = 0, rows; i < n; i += rows) {
         struct act_rows at = bulk_act_at(act, i, 0, block);
         rows = bulk_share(n - i, BULK_ROWS);
+        bulk_prefetch(next, i, i + rows, n);
         f[rows - 1](p, cols / block, &at, y + i * y_stride, y_stride);
-    }
-}
-
-/* Asks for `lanes` rows of the next panel while this one is multiplied. */
-SIMD_INLINE void bulk_prefetch(const uint8_t *w, size_t row_bytes, uint32_t lanes, size_t bytes)
-{
-    for (size_t j = 0; j < lanes; j++) {
-        prefetch(w + j * row_bytes, bytes);
     }
 }
 
@@ -222,11 +230,22 @@ static void bulk_last_product(const struct bulk_format *f, const struct bulk_pan
         for (uint32_t k = 0; k < rows; k++) {
             memcpy(part[k], y + (i + k) * y_stride, lanes * sizeof(float));
         }
-        bulk_panel_product(f->rows, p, cols, block, &at, rows, part[0], BULK_LANES);
+        bulk_panel_product(f->rows, p, cols, block, &at, rows, part[0], BULK_LANES, &(struct bulk_next){0});
         for (uint32_t k = 0; k < rows; k++) {
             memcpy(y + (i + k) * y_stride, part[k], lanes * sizeof(float));
         }
     }
+}
+
+/* The panel from row r and column col on, which may be past the end. */
+static struct bulk_next bulk_next(const struct matvec_args *a, uint32_t r, uint32_t col, uint32_t block, uint32_t block_bytes)
+{
+    uint32_t cols = min_u32(BULK_COLS, a->w.cols - col);
+    return (struct bulk_next){
+        .w = (const uint8_t *)a->w.data + r * a->w.row_bytes + (size_t)(col / block) * block_bytes,
+        .row_bytes = a->w.row_bytes,
+        .bytes = (size_t)(cols / block) * block_bytes,
+        .lanes = cols > 0 ? min_u32(BULK_LANES, a->row_end - r) : 0};
 }
 
 /* n activation rows, few enough that BULK_COLS columns of them stay in the second cache over all panels that meet them. */
@@ -241,10 +260,11 @@ static void bulk_row_block(const struct bulk_format *f, const struct matvec_args
         for (uint32_t r = a->row_begin, lanes; r < a->row_end; r += lanes) {
             const uint8_t *w = data + (size_t)r * a->w.row_bytes + at;
             lanes = min_u32(BULK_LANES, a->row_end - r);
-            bulk_prefetch(w + BULK_LANES * a->w.row_bytes, a->w.row_bytes, min_u32(BULK_LANES, a->row_end - r - lanes), bytes);
             if (lanes == BULK_LANES) {
+                bool below = r + lanes < a->row_end;
+                struct bulk_next next = bulk_next(a, below ? r + lanes : a->row_begin, below ? col : col + cols, block, block_bytes);
                 f->unpack(w, a->w.row_bytes, cols / block, &panel);
-                bulk_panel_product(f->rows, &panel, cols, block, &act_at, n, y + r, a->y_stride);
+                bulk_panel_product(f->rows, &panel, cols, block, &act_at, n, y + r, a->y_stride, &next);
             } else {
                 bulk_unpack_last(f, w, a->w.row_bytes, lanes, cols / block, bytes, &panel);
                 bulk_last_product(f, &panel, lanes, cols, block, &act_at, n, y + r, a->y_stride);
