@@ -25,6 +25,8 @@ AREAS = {
     "inspect, split": ["inspect", "-m", golden("gguf-q8_0-split"), "--json"],
     "check": ["check", "-m", golden("v3-fp8"), "--json"],
     "plan": ["plan", "-m", golden("v3"), "--ram", "1G", "--json"],
+    "trace simulate": ["trace", "simulate", os.path.join(cases.ROOT, "tests", "data", "trace", "demo.csv.gz"), "--cache", "90", "--json"],
+    "trace report": ["trace", "report", os.path.join(cases.ROOT, "tests", "data", "trace", "demo.csv.gz"), "--json"],
 }
 VARYING = re.compile(rb'"(prompt_s|decode_s|\w+_tok_s|read_gb_s|ceiling_\w+)": [^,}]*')
 SANITIZER = re.compile(r"Sanitizer|runtime error")

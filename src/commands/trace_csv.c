@@ -299,6 +299,9 @@ static int read_lines(struct trace_csv *c, gzFile f, char *line, struct error *e
     if (r == 0 && code == Z_ERRNO) {
         return error_set(e, -EIO, "%s: cannot be read: %s", c->name, strerror(errno));
     }
+    if (r == 0 && code == Z_MEM_ERROR) {
+        return error_nomem(e, "decompression", 0);
+    }
     if (r == 0 && code != Z_OK && code != Z_STREAM_END) {
         return error_set(e, ERROR_FORMAT, "%s: after line %llu: damaged gzip data: %s", c->name, (unsigned long long)c->line, why);
     }
