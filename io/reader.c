@@ -40,6 +40,13 @@ void reader_destroy(struct reader *r)
 }
 
 int reader_submit(struct reader *r, const struct read_request *request) { return r->ops->submit(r, request); }
+void reader_register(struct reader *r, void *data, uint64_t bytes)
+{
+    if (r->ops->register_memory != NULL) {
+        r->ops->register_memory(r, data, bytes);
+    }
+}
+
 int reader_cancel(struct reader *r, uint64_t tag) { return r->ops->cancel(r, tag); }
 int reader_collect(struct reader *r, struct read_result *ret, int timeout_ms) { return r->ops->collect(r, ret, timeout_ms); }
 int reader_refused(const struct reader *r, enum reader_part part) { return r->refused[part]; }

@@ -28,6 +28,7 @@ struct reader_options {
     uint32_t requests; /* accepted and not collected: depth..READER_REQUESTS_MAX; 0: as many as depth */
     uint64_t chunk;    /* largest single read, bytes; larger requests are cut, small neighbours joined (about 1 MiB..8 MiB) */
     bool direct;       /* use O_DIRECT where the file allows; the unaligned edges go through an aligned bounce block */
+    bool fresh;        /* requests read into memory that nobody has touched: its page faults are taken beside the caller */
     bool drop_behind;  /* buffered reads: drop the pages from the page cache afterwards */
 };
 
@@ -57,6 +58,10 @@ void reader_destroy(struct reader *r); /* waits for reads in flight; requests th
 /* -EAGAIN when `requests` are open: collect first. */
 int reader_submit(struct reader *r, const struct read_request *request);
 
+/* Memory that requests will read into again and again: io_uring pins it once instead of at every read. It stays mapped until
+ * reader_destroy. A refusal (the limit of locked memory, an old kernel) is told by reader_refused; reads go on without. */
+void reader_register(struct reader *r, void *data, uint64_t bytes);
+
 /* Takes back the chunks that are not yet in flight of a request with this tag; it is collected with -ECANCELED. -ENOENT when
  * nothing of it waits: it will be collected with what comes of it. */
 int reader_cancel(struct reader *r, uint64_t tag);
@@ -68,6 +73,7 @@ int reader_collect(struct reader *r, struct read_result *ret, int timeout_ms);
 enum reader_part {
     READER_RING,   /* io_uring, at create: pread threads take over */
     READER_FILES,  /* registered files */
+    READER_MEMORY, /* registered memory */
     READER_DIRECT, /* O_DIRECT at a read, which the open had allowed: buffered from then on. A file without direct_fd is read
                     * buffered too and says why in direct_errno. */
     READER_PARTS,

@@ -12,6 +12,7 @@
 struct reader_ops {
     const char *names[3]; /* buffered, O_DIRECT, O_DIRECT refused */
     int (*submit)(struct reader *r, const struct read_request *request);
+    void (*register_memory)(struct reader *r, char *data, uint64_t bytes); /* NULL: of no use */
     int (*cancel)(struct reader *r, uint64_t tag);
     int (*collect)(struct reader *r, struct read_result *ret, int timeout_ms);
     void (*destroy)(struct reader *r); /* not NULL */

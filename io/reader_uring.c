@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns: the reader contract with io_uring: one ring, one submission per chunk, files registered. Must not know: tensors, experts,
+/* Owns: the reader contract with io_uring: one ring, one submission per chunk, files and memory registered. Must not know: tensors, experts,
  * weights; how requests become chunks (read_queue.h). */
 #include <errno.h>
 #include <liburing.h>
@@ -12,15 +12,21 @@
 #include "io/reader_impl.h"
 
 enum {
-    FILES = 256,        /* registered at most; further ones are read by their descriptors */
-    BATCH = 32,         /* answers taken at once */
-    PATIENCE_MS = 1000, /* for a kernel that has no memory for a submission while nothing is in flight */
+    FILES = 256,            /* registered at most; further ones are read by their descriptors */
+    REGIONS = 1024,         /* of registered memory at most; other memory is read into by its address */
+    REGION_BYTES = 1 << 30, /* the kernel takes no larger ones */
+    BATCH = 32,             /* answers taken at once */
+    PATIENCE_MS = 1000,     /* for a kernel that has no memory for a submission while nothing is in flight */
 };
 
 /* What a registered file is known by: while it is registered, its inode number is not given to another. */
 struct file_key {
     int fd;
     uint64_t device, inode;
+};
+
+struct region {
+    const char *begin, *end;
 };
 
 /* One chunk with the kernel; the same index as in queue.flights. */
@@ -39,6 +45,9 @@ struct reader_uring {
     char *bounce;           /* [depth][READ_BOUNCE], NULL without O_DIRECT */
     struct file_key files[FILES];
     uint32_t n_files;
+    struct region regions[REGIONS];
+    uint32_t n_regions;
+    bool regions_open;      /* the kernel has a table for them */
     bool ring_open;
     int broken;             /* -errno of a submission that the system refused for good */
 };
@@ -71,16 +80,33 @@ static int register_file(struct reader_uring *u, const struct file *f, int fd)
     return (int)u->n_files++;
 }
 
+/* Index of the registered region that holds these bytes, or -1. */
+static int find_region(const struct reader_uring *u, const char *data, size_t bytes)
+{
+    for (uint32_t i = 0; i < u->n_regions; i++) {
+        if (data >= u->regions[i].begin && data + bytes <= u->regions[i].end) {
+            return (int)i;
+        }
+    }
+    return -1;
+}
+
 static void prepare(struct reader_uring *u, uint32_t index)
 {
     const struct read_chunk *c = &u->base.queue.flights[index].chunk;
     struct sent *sent = &u->sent[index];
-    sent->step = read_chunk_step(c, u->bounce + (size_t)index * READ_BOUNCE);
-    int registered = register_file(u, c->file, sent->step.fd);
+    struct read_step *s = &sent->step;
+    *s = read_chunk_step(c, u->bounce + (size_t)index * READ_BOUNCE);
+    int file = register_file(u, c->file, s->fd), region = find_region(u, s->data, s->bytes);
     struct io_uring_sqe *sqe = io_uring_get_sqe(&u->ring); /* there is one: as many as chunks */
-    io_uring_prep_read(sqe, registered >= 0 ? registered : sent->step.fd, sent->step.data, (unsigned)sent->step.bytes, sent->step.offset);
-    /* A buffered read would copy right here, one after the other. */
-    sqe->flags |= (registered >= 0 ? IOSQE_FIXED_FILE : 0u) | (!c->direct || sent->patient ? IOSQE_ASYNC : 0u);
+    if (region >= 0) {
+        io_uring_prep_read_fixed(sqe, file >= 0 ? file : s->fd, s->data, (unsigned)s->bytes, s->offset, region);
+    } else {
+        io_uring_prep_read(sqe, file >= 0 ? file : s->fd, s->data, (unsigned)s->bytes, s->offset);
+    }
+    /* Copies of buffered reads and page faults would happen right here, one after the other. */
+    bool aside = !c->direct || u->base.queue.options.fresh || sent->patient;
+    sqe->flags |= (file >= 0 ? IOSQE_FIXED_FILE : 0u) | (aside ? IOSQE_ASYNC : 0u);
     io_uring_sqe_set_data64(sqe, index);
     u->unsent[u->n_unsent++] = index;
 }
@@ -223,6 +249,24 @@ static int uring_submit(struct reader *base, const struct read_request *request)
     return code;
 }
 
+static void uring_register_memory(struct reader *base, char *data, uint64_t bytes)
+{
+    struct reader_uring *u = of(base);
+    if (!u->regions_open) {
+        base->refused[READER_MEMORY] = -io_uring_register_buffers_sparse(&u->ring, REGIONS);
+        u->regions_open = base->refused[READER_MEMORY] == 0;
+    }
+    for (uint64_t at = 0; at < bytes && u->n_regions < REGIONS && base->refused[READER_MEMORY] == 0; at += REGION_BYTES) {
+        struct iovec region = {data + at, (size_t)min_u64(bytes - at, REGION_BYTES)};
+        int n = io_uring_register_buffers_update_tag(&u->ring, u->n_regions, &region, &(__u64){0}, 1);
+        if (n == 1) {
+            u->regions[u->n_regions++] = (struct region){data + at, data + at + region.iov_len};
+        } else {
+            base->refused[READER_MEMORY] = n < 0 ? -n : EINVAL;
+        }
+    }
+}
+
 static int uring_cancel(struct reader *base, uint64_t tag) { return read_queue_cancel(&base->queue, tag); }
 
 /* ---- create, destroy ---- */
@@ -249,6 +293,7 @@ static void uring_destroy(struct reader *base)
 static const struct reader_ops uring_ops = {
     .names = {"io_uring, buffered", "io_uring, O_DIRECT", "io_uring, buffered (O_DIRECT refused by the file system)"},
     .submit = uring_submit,
+    .register_memory = uring_register_memory,
     .cancel = uring_cancel,
     .collect = uring_collect,
     .destroy = uring_destroy,

@@ -10,6 +10,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "common/intmath.h"
 #include "io/reader.h"
 #include "tests/unit/io/fault.h"
 #include "tests/unit/io/io_test.h"
@@ -496,6 +497,31 @@ static void test_reused_descriptors(void **state)
     reader_destroy(r);
 }
 
+/* Reads into registered memory, beside it and over its edge; memory that is not there is refused, and reads go on. */
+static void test_registered_memory(void **state)
+{
+    struct fixture *x = *state;
+    for (int fresh = 0; fresh < 2; fresh++) {
+        struct reader *r = create_with(x, (struct reader_options){.depth = 4, .chunk = UNIT, .direct = true, .fresh = fresh});
+        size_t bytes = align_up_u64(FILE_BYTES, 4096);
+        uint8_t *data = aligned_alloc(4096, 2 * bytes);
+        memset(data, 0, 2 * bytes);
+        reader_register(r, data, bytes);
+        for (size_t skew = 0; skew < 3; skew++) {
+            uint8_t *to = data + skew * bytes / 2;
+            assert_int_equal(read_one(r, &x->file, 0, FILE_BYTES, to).status, 0);
+            assert_memory_equal(to, x->content, FILE_BYTES);
+        }
+        assert_int_equal(reader_refused(r, READER_MEMORY), 0);
+        reader_register(r, (void *)(uintptr_t)4096, bytes);
+        assert_int_equal(reader_refused(r, READER_MEMORY), x->kind == READER_URING ? EFAULT : 0);
+        assert_int_equal(read_one(r, &x->file, 0, FILE_BYTES, data).status, 0);
+        assert_memory_equal(data, x->content, FILE_BYTES);
+        reader_destroy(r);
+        free(data);
+    }
+}
+
 /* ---- io_uring alone ---- */
 
 /* No descriptor for the ring: pread threads take over, and the reason is known. */
@@ -544,7 +570,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         BOTH(test_bytes), BOTH(test_edges), BOTH(test_options), BOTH(test_destroy_in_flight), BOTH(test_device_error), BOTH(test_interrupted_and_short),
         BOTH(test_direct_refused), BOTH(test_drop_behind), BOTH(test_priorities), BOTH(test_cancel), BOTH(test_neighbours), BOTH(test_progress),
-        BOTH(test_closed_descriptor), BOTH(test_reused_descriptors), URING(test_ring_refused), URING(test_submission_refused),
+        BOTH(test_closed_descriptor), BOTH(test_reused_descriptors), BOTH(test_registered_memory), URING(test_ring_refused), URING(test_submission_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
