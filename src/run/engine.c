@@ -306,7 +306,7 @@ static int open_blas(struct engine *g, const struct cpu_flags *flags, uint32_t t
 /* Threads that read are made before this one is pinned: they would stay on its core. */
 static int open_pool_and_weights(struct engine *g, const struct engine_hooks *hooks, const struct cpu_flags *flags, uint32_t threads, struct error *e)
 {
-    struct reader_options ro = {.kind = reader_kind_of(g->settings.io), .depth = READ_DEPTH, .chunk = READ_CHUNK, .direct = true, .drop_behind = true};
+    struct reader_options ro = {.kind = reader_kind_of(g->settings.io), .depth = READ_DEPTH, .chunk = READ_CHUNK, .direct = true, .fresh = true, .drop_behind = true};
     struct reader *reader = NULL;
     int r = g->script ? 0 : reader_create(&ro, &reader, e);
     if (r == 0 && !g->script && g->settings.ubatch > OPS_MAX_ROWS) { /* otherwise no row is bulk */

@@ -61,10 +61,17 @@ static void report(struct loader *l, bool force)
     }
 }
 
+/* The first failure counts; what is not in flight is not read any more. */
 static void fail(struct walk *w, int status)
 {
-    if (w->status == 0) {
-        w->status = status;
+    if (w->status != 0) {
+        return;
+    }
+    w->status = status;
+    for (uint32_t i = 0; i < LOAD_DEPTH; i++) {
+        if (w->pieces[i].busy) {
+            reader_cancel(w->loader->reader, i);
+        }
     }
 }
 

@@ -18,8 +18,8 @@
 #include "src/model/names.h"
 
 enum {
-    LOAD_PIECE = 4 << 20, /* one read: several in flight, and a cancel never waits for more than these */
-    LOAD_DEPTH = 8,       /* depth the reader of a loader is made with; reads in flight */
+    LOAD_PIECE = 4 << 20, /* one request */
+    LOAD_DEPTH = 16,      /* requests that a reader of a loader takes, at least: together more than it has in flight, so that it never idles */
 };
 
 struct loader {
@@ -43,7 +43,7 @@ struct load_item {
     void *data; /* [bytes] */
 };
 
-/* Reads all items, in file order, LOAD_DEPTH pieces in flight; checks F8 NaN codes. Error names file, tensor, offset. */
+/* Reads all items, in file order, up to LOAD_DEPTH pieces at once; checks F8 NaN codes. Error names file, tensor, offset. */
 int load_matrices(struct loader *l, const struct load_item *items, size_t n, struct error *e);
 
 /* A vector (`scales` false) as float32 into out [ref.cols], or the FP8 scales of a matrix (`scales` true) into out
