@@ -51,6 +51,15 @@ def sluice_json(*args, **options):
     return json.loads(sluice(*args, **options).stdout)
 
 
+def wait_until_caught(pid, number):
+    """Until the program has a handler for the signal: before, on a busy machine perhaps for long, it ends as any program does."""
+    caught, end = 0, time.monotonic() + 20
+    while not caught >> (number - 1) & 1 and time.monotonic() < end:
+        time.sleep(0.002)
+        with open(f"/proc/{pid}/status", encoding="ascii") as f:
+            caught = int(re.search(r"SigCgt:\s+(\w+)", f.read()).group(1), 16)
+
+
 def libraries(program):
     """Paths of what a program needs of the system: what ldd lists, and OpenBLAS, which it loads by itself."""
     loaded = glob.glob(f"/usr/lib/{platform.machine()}-linux-gnu/openblas-pthread/libopenblas.so.0")

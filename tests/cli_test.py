@@ -453,6 +453,7 @@ def test_closed_pipe():
 
 def signalled(args, delay, number=signal.SIGINT, stdin=subprocess.DEVNULL):
     p = subprocess.Popen([cases.BINARY, *args], stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    cases.wait_until_caught(p.pid, number)
     time.sleep(delay)
     p.send_signal(number)
     start = time.monotonic()

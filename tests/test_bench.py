@@ -119,6 +119,7 @@ def test_interrupted_in_every_phase():
     for args in (["bench", "-m", DEMO, "-n", "100000"], ["bench", "-m", DEMO, "-p", "100000", "-n", "0", "-c", "100000"], ["bench", "--kernels"]):
         for delay in (0.05, 0.5, 2.0):
             p = subprocess.Popen([cases.BINARY, *args, "-r", "20"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            cases.wait_until_caught(p.pid, signal.SIGINT)
             time.sleep(delay)
             p.send_signal(signal.SIGINT)
             try:

@@ -290,6 +290,7 @@ def interrupt(command, delay, number=signal.SIGINT, second=None, prefix=(), stdi
     try:
         time.sleep(delay)
         target = child_of(run.pid) if prefix else run.pid
+        cases.wait_until_caught(target, number)
         assert run.poll() is None, (command, run.stderr.read())
         start = time.monotonic()
         os.kill(target, number)
