@@ -4,7 +4,6 @@
 #include "src/place/machine.h"
 
 #include <jansson.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -60,9 +59,12 @@ static bool read_size(const json_t *v, uint64_t *ret)
     return json_is_string(v) && parse_size(json_string_value(v), ret);
 }
 
+/* Of any unit: what follows from it stays finite, and so valid JSON. */
+#define RATE_MAX 1e15
+
 static bool read_rate(const json_t *v, double *ret)
 {
-    if (!json_is_number(v) || !isfinite(json_number_value(v)) || json_number_value(v) < 0) {
+    if (!json_is_number(v) || !(json_number_value(v) >= 0 && json_number_value(v) <= RATE_MAX)) {
         return false;
     }
     *ret = json_number_value(v);
@@ -76,7 +78,7 @@ static int read_nodes(const json_t *v, const char *where, struct machine *m, str
     for (uint32_t i = 0; good && i < m->nodes_measured; i++) {
         good = read_rate(json_array_get(v, i), &m->node_read_gb_s[i]);
     }
-    return good ? 0 : error_set(e, ERROR_FORMAT, "%s: field \"node_read_gb_s\" has to be a list of at most %d numbers, 0 or more", where, MACHINE_NODES);
+    return good ? 0 : error_set(e, ERROR_FORMAT, "%s: field \"node_read_gb_s\" has to be a list of at most %d numbers from 0 to 1e15", where, MACHINE_NODES);
 }
 
 /* Nodes of a recorded machine are numbered from 0. */
@@ -111,7 +113,7 @@ static int read_field(const struct field *f, const json_t *v, const char *where,
         if (read_rate(v, at)) {
             return 0;
         }
-        return error_set(e, ERROR_FORMAT, "%s: field \"%s\" has to be a number, 0 or more (0: unknown)", where, f->key);
+        return error_set(e, ERROR_FORMAT, "%s: field \"%s\" has to be a number from 0 to 1e15 (0: unknown)", where, f->key);
     case FIELD_NODES:
         return read_nodes(v, where, m, e);
     case FIELD_NODE_SIZES:

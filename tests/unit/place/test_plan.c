@@ -273,7 +273,8 @@ static void test_machine_round_trip(void **state)
         "", "[]", "{}", "{\"limits\": {}}", "{\"limits\": {\"available\": -1}}", "{\"limits\": {\"available\": \"5Q\"}}",
         "{\"limits\": {\"swap\": 1}}", "{\"colour\": 1, \"limits\": {\"available\": 1}}", "{\"cores\": 0, \"limits\": {\"available\": 1}}",
         "{\"cores\": \"2\", \"limits\": {\"available\": 1}}", "{\"limits\": [1]}", "{\"limits\": {\"available\": 1}, \"limits\": {}}",
-        "{\"cgroup_cpus\": -1, \"limits\": {\"available\": 1}}", "{\"cpu\": 4, \"limits\": {\"available\": 1}}"};
+        "{\"cgroup_cpus\": -1, \"limits\": {\"available\": 1}}", "{\"cpu\": 4, \"limits\": {\"available\": 1}}",
+        "{\"ram_read_gb_s\": 1e308, \"limits\": {\"available\": 1}}", "{\"node_read_gb_s\": [1e308], \"limits\": {\"available\": 1}}"};
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct error e = {0};
         assert_int_equal(machine_from_json(bad[i], strlen(bad[i]), "m.json", &back, &e), ERROR_FORMAT);
