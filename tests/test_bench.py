@@ -72,6 +72,13 @@ def test_bytes_are_those_of_the_plan():
     assert abs(row["bytes_per_token"]["ram"] - latents - plan) < 0.01 * plan, (row["bytes_per_token"], plan)
 
 
+def test_latents_are_those_of_the_main_layers():
+    start, far = sluice_json("bench", "-m", DEMO, "-p", "0", "-n", "2", "-d", "0,64", "-r", "1", "--quiet", "--json")
+    kv = {mtp: sluice_json("plan", "-m", DEMO, "--mtp", mtp, "--json")["kv_bytes_per_token"] for mtp in ("auto", "off")}
+    assert kv["off"] < kv["auto"]  # the MTP layer keeps latents that plain decoding does not read
+    assert far["bytes_per_token"]["ram"] - start["bytes_per_token"]["ram"] == 64 * kv["off"]
+
+
 def test_table_and_csv():
     text = sluice("bench", "-m", DEMO, "-p", "16", "-n", "8", *QUICK).stdout.decode()
     assert text.startswith("machine: ") and "\nmodel:   deepseek_v3, 6 layers" in text

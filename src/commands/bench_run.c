@@ -227,7 +227,8 @@ static struct roof roof_of(const struct bench_run *b, const struct bench_test *t
         cost_prefill(&b->cost, &m, t->prompt_n, t->depth, g->ubatch, &r);
         return r;
     }
-    cost_decode(&b->cost, &m, t->rows, t->depth + t->decode_n / 2, g->plan.kv_token_bytes, met, &r);
+    uint64_t latents = g->plan.kv_token_bytes / shape_all_layers(g->shape) * g->shape->layers; /* the MTP layer has some, too, and is not run */
+    cost_decode(&b->cost, &m, t->rows, t->depth + t->decode_n / 2, latents, met, &r);
     double *of_one_step[] = {&r.bytes, &r.int8_operations, &r.float_operations, &r.memory_s, &r.compute_s, &r.seconds};
     for (size_t i = 0; i < ARRAY_LEN(of_one_step); i++) {
         *of_one_step[i] *= t->decode_n;
