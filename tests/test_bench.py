@@ -79,6 +79,11 @@ def test_latents_are_those_of_the_main_layers():
     assert far["bytes_per_token"]["ram"] - start["bytes_per_token"]["ram"] == 64 * kv["off"]
 
 
+def test_threads_of_a_list():
+    rows = sluice_json("bench", "-m", DEMO, "-p", "0", "-n", "2", "-t", "0,1,0", "-r", "1", "--quiet", "--json")
+    assert rows[1]["threads"] == 1 and rows[2]["threads"] == rows[0]["threads"], [r["threads"] for r in rows]
+
+
 def test_table_and_csv():
     text = sluice("bench", "-m", DEMO, "-p", "16", "-n", "8", *QUICK).stdout.decode()
     assert text.startswith("machine: ") and "\nmodel:   deepseek_v3, 6 layers" in text

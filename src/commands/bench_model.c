@@ -161,7 +161,7 @@ static int bench_engine(const struct bench_options *o, struct engine *g, bool pr
     return r;
 }
 
-/* Opens the model with `threads` (0: the default) and runs all tests on it. */
+/* Opens the model with `threads` (0: as many as it takes by itself) and runs all tests on it. */
 static int bench_with(struct bench_options *o, uint32_t threads, bool progress, const volatile int *cancel, struct results *results, struct error *e)
 {
     struct engine *g = NULL;
@@ -171,9 +171,7 @@ static int bench_with(struct bench_options *o, uint32_t threads, bool progress, 
         .progress = load_progress,
         .ctx = &progress,
     };
-    if (threads > 0) {
-        o->settings.threads = threads;
-    }
+    o->settings.threads = threads;
     int r = engine_open(&o->settings, &hooks, &g, e);
     if (r == 0 && g->weights == NULL) {
         r = error_set(e, ERROR_USAGE, "%s: a scripted model computes nothing that could be measured", o->settings.model);
@@ -219,7 +217,7 @@ int bench_model(struct bench_options *o, const volatile int *cancel, struct erro
     bool progress = !o->quiet && isatty(STDERR_FILENO) == 1;
     int r = size_timelines(o, e);
     for (uint32_t i = 0; r == 0 && i < max_u32(o->threads.n, 1); i++) {
-        r = bench_with(o, o->threads.n > 0 ? o->threads.value[i] : 0, progress, cancel, &results, e);
+        r = bench_with(o, o->threads.n > 0 ? o->threads.value[i] : o->settings.threads, progress, cancel, &results, e);
     }
     struct str out = {0};
     if (r == 0) {
