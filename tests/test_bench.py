@@ -128,7 +128,7 @@ def test_wrong_usage():
 
 
 def test_interrupted_in_every_phase():
-    for args in (["bench", "-m", DEMO, "-n", "100000"], ["bench", "-m", DEMO, "-p", "100000", "-n", "0", "-c", "100000"], ["bench", "--kernels"]):
+    for args in (["bench", "-m", DEMO, "-p", "0", "-n", "4000"], ["bench", "-m", DEMO, "-p", "4000", "-n", "0"], ["bench", "--kernels"]):
         for delay in (0.05, 0.5, 2.0):
             p = subprocess.Popen([cases.BINARY, *args, "-r", "20"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             cases.wait_until_caught(p.pid, signal.SIGINT)
@@ -139,8 +139,6 @@ def test_interrupted_in_every_phase():
             except subprocess.TimeoutExpired:
                 p.kill()
                 raise
-            if p.returncode == 2 and b"made for" in err:
-                continue  # the model's positions are fewer
             assert p.returncode == 130, (args, delay, p.returncode, err[-300:])
             assert out == b""
 
