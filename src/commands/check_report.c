@@ -196,7 +196,7 @@ int check_finish(struct check_report *r, struct error *e)
     } else {
         str_puts(&out, tensors);
         str_printf(&out, "%016" PRIx64 " %12" PRIu64 "  the whole checkpoint, %u tensors\n", r->whole, r->bytes, r->n_tensors);
-        str_puts(&out, problems);
+        str_puts(&out, r->n_problems > 0 ? problems : r->earlier != NULL ? "all good, as in the earlier report\n" : "all good\n");
     }
     int code = arguments_print(&out, e);
     str_deinit(&out);

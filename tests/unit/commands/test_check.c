@@ -201,6 +201,7 @@ static void test_check_against(void **state)
     assert_int_equal(run(command_check, first, earlier, 0), 0);
     char *again[] = { "check", "-m", p->copy, "--against", earlier, NULL };
     assert_int_equal(run(command_check, again, p->out, 0), 0);
+    assert_output(p, "all good, as in the earlier report");
     copy_altered(p, 100, 1, 2); /* a weight, not a scale: only the fingerprint shows it */
     assert_int_equal(run(command_check, again, p->out, 0), 1);
     assert_output(p, "blk.1.ffn_down_exps.weight has fingerprint");
