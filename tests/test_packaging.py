@@ -56,9 +56,19 @@ def test_man_page_has_every_setting_and_no_other_flag():
     assert settings <= described, settings - described
 
 
+def test_man_page_has_the_values_of_every_setting():
+    section = man_text().split(".SH MODEL AND MACHINE")[1].split(".SH")[0]
+    described = dict(re.findall(r"\\fB(--[\w-]+)\\fR \\fI(\S+)\\fR", section))
+    settings = cases.sluice("run", "--help").stdout.decode().split("model and machine")[1]
+    for flag, value in re.findall(r"^  (?:-[A-Za-z]+, )?(--[a-z0-9-]+) (\S+\|\S+)", settings, re.MULTILINE):
+        assert described.get(flag) == value, (flag, value, described.get(flag))
+
+
 def test_completion_offers_commands_flags_and_values():
     assert set(commands()) <= complete(cases.BINARY, "")
     assert complete(cases.BINARY, "tok") == {"tokenize"}
+    assert complete(cases.BINARY, "trace", "re") == {"report"}
+    assert {"simulate", "report"} <= complete(cases.BINARY, "trace", "")
     for command in commands():
         offered = complete(cases.BINARY, command, "-")
         assert help_flags(command) <= offered, (command, help_flags(command) - offered)
