@@ -20,6 +20,7 @@
 
 static const char help_text[] =
     "usage: sluice plan -m MODEL [--machine FILE.json] [settings] [--json]\n"
+    "       sluice plan --record\n"
     "\n"
     "Where every byte goes and whether it fits, before a weight is read. Works on files whose tensors are not there yet\n"
     "(`sluice synth --header-only`). --machine plans for a recorded machine; `sluice plan --record` measures this one for\n"

@@ -36,12 +36,12 @@ void report_text(const struct plan *p, const struct shape *s, struct str *out)
                format_bytes(a, p->kv_token_bytes), p->context_max);
     str_printf(out, "weights per token  %s\n", format_bytes(b, p->token_bytes));
     if (p->decode_tok_s > 0) {
-        str_printf(out, "expected decode    %.2f tokens/s\n", p->decode_tok_s);
+        str_printf(out, "decode at best     %.2f tokens/s\n", p->decode_tok_s);
     } else {
-        str_puts(out, "expected decode    unknown: plan for a recorded machine (--record, --machine)\n");
+        str_puts(out, "decode at best     unknown: plan for a recorded machine (--record, --machine)\n");
     }
     if (p->prefill_tok_s > 0) {
-        str_printf(out, "expected prefill   %.1f tokens/s\n", p->prefill_tok_s);
+        str_printf(out, "prefill at best    %.1f tokens/s\n", p->prefill_tok_s);
     }
     str_printf(out, "bound by           %s\n", p->binding_text);
     str_printf(out, "%s; the least that works is %s\n", p->fits ? "fits" : "does not fit", format_bytes(a, p->needed));
