@@ -34,7 +34,7 @@ class Proof:
 
     def synth(self, folder, *flags):
         path = os.path.join(folder, "model.gguf")
-        experts = ["--experts", 32] if self.a.quick and "--experts" not in flags else []
+        experts = ["--experts", self.a.experts] if self.a.experts and "--experts" not in flags else []
         if "fp8" in flags: # a format of Hugging Face folders
             path = os.path.join(folder, "model/")
         run(self.a.binary, "synth", "--shape", "v3", *flags, *experts, "-o", path)
@@ -97,7 +97,7 @@ def part_formats(p):
     print("\n### Formats: 1 dense and 1 MoE layer in one format")
     rows = []
     for name, experts, goal in FORMATS:
-        flags = ("--dense", 1, "--moe", 1, "--type", name, "--attn-type", name, *(() if p.a.quick or experts == 256 else ("--experts", experts)))
+        flags = ("--dense", 1, "--moe", 1, "--type", name, "--attn-type", name, *(() if p.a.experts or experts == 256 else ("--experts", experts)))
         try:
             pp, tg = p.with_model(flags, lambda m: p.prompts(m, [512]) + p.decode(m))
         except subprocess.CalledProcessError as e:
@@ -214,8 +214,10 @@ def main():
     ap.add_argument("--dir", default=".")
     ap.add_argument("--samples", type=int, default=3, help="repeats of a prompt; decoding has three times, operations eight times as many")
     ap.add_argument("--threads", type=int)
+    ap.add_argument("--experts", type=int, help="of each layer of the files: with fewer they are smaller, and a token reads as many")
     ap.add_argument("--quick", action="store_true")
     a = ap.parse_args()
+    a.experts = a.experts or (32 if a.quick else None)
     unknown = set(a.parts) - set(PARTS)
     if unknown:
         ap.error(f"unknown part {', '.join(sorted(unknown))}")
