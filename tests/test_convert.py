@@ -297,6 +297,17 @@ def test_force_starts_over():
         assert content(out) != before
 
 
+def test_force_leaves_the_source_alone():
+    with folder() as d:
+        source = os.path.join(d, "source")
+        shutil.copytree(golden("v3"), source)
+        names = sorted(os.listdir(source))
+        before = {name: open(os.path.join(source, name), "rb").read() for name in names}
+        for name in names:
+            refused(2, [name, "name a new file"], "convert", "-m", source, "--type", "bf16", "-o", os.path.join(source, name), "--force")
+        assert before == {name: open(os.path.join(source, name), "rb").read() for name in sorted(os.listdir(source))}
+
+
 def test_bytes_do_not_depend_on_processors():
     with folder() as path:
         a, b = os.path.join(path, "a.gguf"), os.path.join(path, "b.gguf")

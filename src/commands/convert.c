@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "src/commands/arguments.h"
 #include "src/commands/commands.h"
@@ -161,6 +162,30 @@ static int open_source(struct conversion *c, struct error *e)
     return r < 0 ? r : open_tokenizer(c, e);
 }
 
+/* --force replaces what an earlier run wrote, never a file of another kind or one that is read: a slip of -o must not cost the
+ * source. */
+static int check_replaced(const struct conversion *c, const char *path, struct error *e)
+{
+    struct stat there, source;
+    char magic[4];
+    FILE *f = fopen(path, "rb");
+    if (f == NULL) {
+        return 0; /* absent; whatever else is wrong shows when it is created */
+    }
+    size_t n = fread(magic, 1, sizeof(magic), f);
+    int r = n == 0 || (n == sizeof(magic) && memcmp(magic, "GGUF", sizeof(magic)) == 0)
+                ? 0 : error_set(e, ERROR_USAGE, "%s: is there and is no GGUF file, which --force does not replace; name a new file", path);
+    bool known = fstat(fileno(f), &there) == 0;
+    for (uint32_t k = 0; r == 0 && known && k < c->w->n_containers; k++) {
+        for (uint32_t i = 0; r == 0 && i < c->w->containers[k]->n_files; i++) {
+            bool same = fstat(c->w->containers[k]->files[i].fd, &source) == 0 && source.st_ino == there.st_ino && source.st_dev == there.st_dev;
+            r = same ? error_set(e, ERROR_USAGE, "%s: is read from, so it cannot be written; name a new file", path) : 0;
+        }
+    }
+    fclose(f);
+    return r;
+}
+
 static int plan_files(struct conversion *c, struct error *e)
 {
     struct tensor_formats formats = {c->o->format, c->o->format};
@@ -168,6 +193,7 @@ static int plan_files(struct conversion *c, struct error *e)
     r = r < 0 ? r : output_init_gguf(&c->out, c->o->out, c->o->split_bytes, &c->list, add_keys, c, e);
     for (uint32_t i = 0; r == 0 && i < c->out.n; i++) {
         r = output_check_free(c->out.files[i].path, c->o->force, e);
+        r = r < 0 ? r : check_replaced(c, c->out.files[i].path, e);
     }
     r = r < 0 ? r : convert_journal_init(&c->journal, c->o->out, c->w, &c->out, e);
     if (r == 0 && c->list.fallbacks > 0) {
