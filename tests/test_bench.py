@@ -120,6 +120,8 @@ def test_wrong_usage():
     refused(2, "q9_9", "bench", "--kernels", "--type", "q9_9")
     refused(2, "--isa", "bench", "--kernels", "--isa", "avx1024")
     refused(2, "needs no model", "bench", "--kernels", "-m", DEMO)
+    for flag, value in (("-p", "5"), ("-n", "5"), ("-d", "5"), ("--rows", "3"), ("-t", "2,4")):
+        refused(2, f"--kernels {flag} {value}", "bench", "--kernels", flag, value)
     refused(2, "--machine", "bench", "-m", DEMO, "--machine", "x.json")
     refused(2, "--frobnicate", "bench", "--frobnicate")
     refused(3, "does not fit", "bench", "-m", DEMO, "--ram", "1M")

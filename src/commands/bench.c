@@ -83,6 +83,18 @@ static int read_lists(struct bench_options *o, const char *const *texts, const s
     return r;
 }
 
+/* Flags of models that were given with --kernels. */
+static int check_no_lists(const struct bench_options *o, const char *const *texts, const struct list_flag *flags, size_t n, struct error *e)
+{
+    for (size_t i = 0; i < n; i++) {
+        bool one_count = flags[i].list == &o->threads && o->threads.n == 1;
+        if (texts[i] != NULL && !one_count) {
+            return error_set(e, ERROR_USAGE, "--kernels %s %s: operations have no prompts, tokens or timelines, and one number of threads", flags[i].name, texts[i]);
+        }
+    }
+    return 0;
+}
+
 static int read_repeats(const char *text, uint32_t *ret, struct error *e)
 {
     uint64_t value;
@@ -134,6 +146,7 @@ static int parse(int argc, char **argv, struct bench_options *o, bool *ret_help,
         return r;
     }
     r = read_lists(o, texts, lists, ARRAY_LEN(lists), e);
+    r = r < 0 || !o->kernels ? r : check_no_lists(o, texts, lists, ARRAY_LEN(lists), e);
     r = r < 0 ? r : read_repeats(repeats, &o->repeats, e);
     return r < 0 ? r : check(o, e);
 }
