@@ -53,13 +53,7 @@ SIMD_INLINE struct vf vf_fma(struct vf x, struct vf y, struct vf z)
     return (struct vf){_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)};
 }
 
-/* z - x * y, rounded once. */
-SIMD_INLINE struct vf vf_fnma(struct vf x, struct vf y, struct vf z)
-{
-    return (struct vf){_mm256_fnmadd_ps(x.a, y.a, z.a), _mm256_fnmadd_ps(x.b, y.b, z.b)};
-}
-
-/* The same in lanes 0-7 with integers y; z in the others. */
+/* z - x * y, rounded once, in lanes 0-7 with integers y; z in the others. */
 SIMD_INLINE struct vf vf_fnma_low(struct vf x, struct d8 y, struct vf z)
 {
     return (struct vf){_mm256_fnmadd_ps(x.a, _mm256_cvtepi32_ps(y.v), z.a), z.b};
@@ -383,12 +377,6 @@ SIMD_INLINE struct vi vi_shift16_pair(struct vi x, int n0, int n1)
 {
     return (struct vi){n0 < 0 ? _mm256_srli_epi16(x.a, -n0) : _mm256_slli_epi16(x.a, n0),
                        n1 < 0 ? _mm256_srli_epi16(x.b, -n1) : _mm256_slli_epi16(x.b, n1)};
-}
-
-/* Words shifted right by n0 in lanes 0-7, by n1 in the others. */
-SIMD_INLINE struct vi vi_shr16_pair(struct vi x, int n0, int n1)
-{
-    return (struct vi){_mm256_srli_epi16(x.a, n0), _mm256_srli_epi16(x.b, n1)};
 }
 
 SIMD_INLINE struct vi vi_shl32(struct vi x, int n)

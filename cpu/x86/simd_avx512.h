@@ -38,11 +38,6 @@ SIMD_INLINE struct vf vf_fma(struct vf x, struct vf y, struct vf z)
     return (struct vf){_mm512_fmadd_ps(x.v, y.v, z.v)};
 }
 
-SIMD_INLINE struct vf vf_fnma(struct vf x, struct vf y, struct vf z)
-{
-    return (struct vf){_mm512_fnmadd_ps(x.v, y.v, z.v)};
-}
-
 SIMD_INLINE struct vf vf_fnma_low(struct vf x, struct d8 y, struct vf z)
 {
     return (struct vf){_mm512_mask3_fnmadd_ps(x.v, _mm512_castsi512_ps(_mm512_zextsi256_si512(_mm256_castps_si256(_mm256_cvtepi32_ps(y.v)))), z.v, 0xff)};
@@ -248,12 +243,6 @@ SIMD_INLINE struct vi vi_shift16_pair(struct vi x, int n0, int n1)
     __m512i right = join_256(_mm256_set1_epi16((short)(n0 < 0 ? -n0 : 0)), _mm256_set1_epi16((short)(n1 < 0 ? -n1 : 0)));
     __m512i moved = n0 > 0 || n1 > 0 ? _mm512_sllv_epi16(x.v, left) : x.v;
     return (struct vi){n0 < 0 || n1 < 0 ? _mm512_srlv_epi16(moved, right) : moved};
-}
-
-SIMD_INLINE struct vi vi_shr16_pair(struct vi x, int n0, int n1)
-{
-    __m512i n = join_256(_mm256_set1_epi16((short)n0), _mm256_set1_epi16((short)n1));
-    return (struct vi){_mm512_srlv_epi16(x.v, n)};
 }
 
 SIMD_INLINE struct vi vi_add8(struct vi x, struct vi y) { return (struct vi){_mm512_add_epi8(x.v, y.v)}; }

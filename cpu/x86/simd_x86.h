@@ -217,7 +217,6 @@ SIMD_INLINE struct d8 d8_set1_words(int x) { return (struct d8){_mm256_set1_epi1
 SIMD_INLINE struct d8 d8_from_s8(struct b16 b) { return (struct d8){_mm256_cvtepi8_epi16(b.v)}; }
 SIMD_INLINE struct d8 d8_and(struct d8 a, struct d8 b) { return (struct d8){_mm256_and_si256(a.v, b.v)}; }
 SIMD_INLINE struct d8 d8_or(struct d8 a, struct d8 b) { return (struct d8){_mm256_or_si256(a.v, b.v)}; }
-SIMD_INLINE struct d8 d8_xor(struct d8 a, struct d8 b) { return (struct d8){_mm256_xor_si256(a.v, b.v)}; }
 SIMD_INLINE struct d8 d8_add(struct d8 a, struct d8 b) { return (struct d8){_mm256_add_epi32(a.v, b.v)}; }
 SIMD_INLINE struct d8 d8_shl(struct d8 a, int n) { return (struct d8){_mm256_slli_epi32(a.v, n)}; }
 SIMD_INLINE struct d8 d8_shr(struct d8 a, int n) { return (struct d8){_mm256_srli_epi32(a.v, n)}; }
