@@ -166,6 +166,14 @@ static int run(char **argv, const volatile int *cancel, struct error *e)
     return r;
 }
 
+void trace_json_head(const struct trace *t, const struct trace_options *o, uint64_t counted, struct str *out)
+{
+    str_puts(out, "{\"trace\": ");
+    str_json(out, o->path, strlen(o->path));
+    str_printf(out, ", \"windows\": %u, \"tokens\": %zu, \"counted_tokens\": %llu, \"first_position\": %u, \"experts\": %u, \"experts_used\": %u,\n",
+               t->windows, trace_tokens(t), (unsigned long long)counted, o->first_position, o->experts, t->used);
+}
+
 int command_trace(int argc, char **argv, const volatile int *cancel)
 {
     struct settings s = {0};

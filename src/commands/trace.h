@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "common/error.h"
+#include "src/base/str.h"
 #include "src/commands/trace_csv.h"
 
 struct trace_options {
@@ -23,5 +24,8 @@ int trace_simulate(const struct trace *t, const struct trace_options *o, struct 
 
 /* Use of experts, to standard output. */
 int trace_report(const struct trace *t, const struct trace_options *o, struct error *e);
+
+/* The first members of the JSON of both reports; counted: tokens from first_position on. */
+void trace_json_head(const struct trace *t, const struct trace_options *o, uint64_t counted, struct str *out);
 
 #endif

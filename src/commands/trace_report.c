@@ -225,10 +225,7 @@ static void json_layer(const struct use_report *u, uint32_t i, struct str *out)
 static void json(const struct use_report *u, struct str *out)
 {
     const struct trace *t = u->trace;
-    str_puts(out, "{\"trace\": ");
-    str_json(out, u->options->path, strlen(u->options->path));
-    str_printf(out, ", \"windows\": %u, \"tokens\": %zu, \"counted_tokens\": %llu, \"first_position\": %u, \"experts\": %u, \"experts_used\": %u,\n",
-               t->windows, trace_tokens(t), (unsigned long long)u->tokens, u->options->first_position, u->options->experts, t->used);
+    trace_json_head(t, u->options, u->tokens, out);
     str_puts(out, " \"layers\": [\n");
     for (uint32_t i = 0; i < t->n_layers; i++) {
         str_puts(out, i > 0 ? ",\n" : "");

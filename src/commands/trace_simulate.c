@@ -148,10 +148,7 @@ static void json_result(const struct sweep *s, uint32_t i, uint32_t k, struct st
 static void json(const struct sweep *s, struct str *out)
 {
     const struct trace *t = s->trace;
-    str_puts(out, "{\"trace\": ");
-    str_json(out, s->options->path, strlen(s->options->path));
-    str_printf(out, ", \"windows\": %u, \"tokens\": %zu, \"counted_tokens\": %llu, \"first_position\": %u, \"experts\": %u, \"experts_used\": %u,\n",
-               t->windows, trace_tokens(t), (unsigned long long)s->tokens, s->options->first_position, s->options->experts, t->used);
+    trace_json_head(t, s->options, s->tokens, out);
     str_puts(out, " \"layers\": [");
     for (uint32_t l = 0; l < t->n_layers; l++) {
         str_printf(out, "%s%u", l > 0 ? ", " : "", t->layers[l]);
