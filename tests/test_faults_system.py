@@ -126,7 +126,7 @@ def small_disk(size, read_only=False):
         try:
             keep = os.path.join(path, "keep")
             with open(keep, "wb") as f:
-                f.write(b"what was there")
+                f.write(b"GGUF as far as --force looks, and to be kept")
             if read_only:
                 subprocess.run(["mount", "-o", "remount,ro", path], check=True)
             yield path, keep
