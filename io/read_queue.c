@@ -131,6 +131,7 @@ int read_queue_submit(struct read_queue *q, const struct read_request *request)
         return -EAGAIN;
     }
     q->spare = s->link;
+    q->open++;
     *s = (struct read_slot){.request = *request, .next = request->offset, .end = request->offset + request->bytes};
     if (waits(s)) {
         push_last(list_of(q, s), s);
@@ -140,20 +141,42 @@ int read_queue_submit(struct read_queue *q, const struct read_request *request)
     return 0;
 }
 
-int read_queue_cancel(struct read_queue *q, uint64_t tag)
+/* A request of which something waits, of priority `first` or less; NULL: none. */
+static struct read_slot *find_waiting(struct read_queue *q, int first, uint64_t tag)
 {
-    for (int p = 0; p < READ_PRIORITIES; p++) {
+    for (int p = first; p < READ_PRIORITIES; p++) {
         struct read_slot *s = q->waiting[p].first;
         while (s != NULL && s->request.tag != tag) {
             s = s->link;
         }
         if (s != NULL) {
-            fail(q, s, -ECANCELED, s->next);
-            finish_if_done(q, s);
-            return 0;
+            return s;
         }
     }
-    return -ENOENT;
+    return NULL;
+}
+
+int read_queue_cancel(struct read_queue *q, uint64_t tag)
+{
+    struct read_slot *s = find_waiting(q, READ_DEMAND, tag);
+    if (s == NULL) {
+        return -ENOENT;
+    }
+    fail(q, s, -ECANCELED, s->next);
+    finish_if_done(q, s);
+    return 0;
+}
+
+int read_queue_raise(struct read_queue *q, uint64_t tag)
+{
+    struct read_slot *s = find_waiting(q, READ_DEMAND + 1, tag);
+    if (s == NULL) {
+        return -ENOENT;
+    }
+    take_out(list_of(q, s), s);
+    s->request.priority = READ_DEMAND;
+    push_last(list_of(q, s), s);
+    return 0;
 }
 
 bool read_queue_has_results(const struct read_queue *q) { return q->first_result != NULL; }
@@ -175,6 +198,7 @@ bool read_queue_collect(struct read_queue *q, struct read_result *ret)
         .bytes = s->reported,
     };
     if (s->finished) {
+        q->open--;
         s->link = q->spare;
         q->spare = s;
     }

@@ -36,6 +36,7 @@ struct read_queue {
     struct read_list waiting[READ_PRIORITIES]; /* with bytes no chunk has taken, oldest first */
     struct read_slot *first_result, *last_result;
     struct read_slot *spare;
+    uint32_t open;                  /* accepted and not collected */
 };
 
 int read_queue_init(struct read_queue *q, const struct reader_options *options, struct error *e);
@@ -44,6 +45,7 @@ void read_queue_deinit(struct read_queue *q);
 /* As the calls of reader.h. */
 int read_queue_submit(struct read_queue *q, const struct read_request *request);
 int read_queue_cancel(struct read_queue *q, uint64_t tag);
+int read_queue_raise(struct read_queue *q, uint64_t tag);
 bool read_queue_collect(struct read_queue *q, struct read_result *ret);
 
 /* The next chunk to read: of the oldest request of the highest priority. NULL: none waits, or `depth` are in flight. `direct`: the

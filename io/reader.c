@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns: the choice of an implementation of reader.h. Must not know: how bytes are read. */
+/* Owns: the choice of an implementation of reader.h, and what callers and the threads of a reader share: its queue under a lock.
+ * Must not know: how bytes are read. */
 #include "io/reader.h"
 
+#include <signal.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/intmath.h"
 #include "io/reader_impl.h"
 
+enum { STACK_BYTES = 256 << 10 };
 enum { CHUNK_UNIT = 64 << 10 }; /* chunks are multiples of it: their inner edges suit O_DIRECT everywhere */
 
 enum reader_kind reader_kind_of(const char *name) { return strcmp(name, "pread") == 0 ? READER_PREAD : READER_URING; }
@@ -39,16 +43,114 @@ void reader_destroy(struct reader *r)
     }
 }
 
-int reader_submit(struct reader *r, const struct read_request *request) { return r->ops->submit(r, request); }
+/* ---- what all have ---- */
+
+int reader_base_init(struct reader *r, const struct reader_ops *ops, const struct reader_options *options, struct error *e)
+{
+    pthread_condattr_t attr;
+    r->ops = ops;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    int code = pthread_mutex_init(&r->lock, NULL);
+    code = code != 0 ? code : pthread_cond_init(&r->finished, &attr);
+    pthread_condattr_destroy(&attr);
+    if (code != 0) {
+        return error_set(e, -code, "reader: %s", strerror(code));
+    }
+    code = read_queue_init(&r->queue, options, e);
+    if (code < 0) {
+        reader_base_deinit(r);
+    }
+    return code;
+}
+
+void reader_base_deinit(struct reader *r)
+{
+    pthread_cond_destroy(&r->finished);
+    pthread_mutex_destroy(&r->lock);
+    read_queue_deinit(&r->queue);
+}
+
+int reader_start_thread(pthread_t *ret, void *(*run)(void *), void *arg)
+{
+    pthread_attr_t attr;
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, STACK_BYTES);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int code = pthread_create(ret, &attr, run, arg);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attr);
+    return code;
+}
+
+/* ---- requests ---- */
+
+int reader_submit(struct reader *r, const struct read_request *request)
+{
+    pthread_mutex_lock(&r->lock);
+    int code = read_queue_submit(&r->queue, request);
+    if (code == 0) {
+        r->ops->wake(r, request->bytes > READ_BOUNCE);
+    }
+    pthread_mutex_unlock(&r->lock);
+    return code;
+}
+
 void reader_register(struct reader *r, void *data, uint64_t bytes)
 {
     if (r->ops->register_memory != NULL) {
+        pthread_mutex_lock(&r->lock);
         r->ops->register_memory(r, data, bytes);
+        pthread_mutex_unlock(&r->lock);
     }
 }
 
-int reader_cancel(struct reader *r, uint64_t tag) { return r->ops->cancel(r, tag); }
-int reader_collect(struct reader *r, struct read_result *ret, int timeout_ms) { return r->ops->collect(r, ret, timeout_ms); }
+int reader_cancel(struct reader *r, uint64_t tag)
+{
+    pthread_mutex_lock(&r->lock);
+    int code = read_queue_cancel(&r->queue, tag);
+    pthread_mutex_unlock(&r->lock);
+    return code;
+}
+
+int reader_raise(struct reader *r, uint64_t tag)
+{
+    pthread_mutex_lock(&r->lock);
+    int code = read_queue_raise(&r->queue, tag);
+    pthread_mutex_unlock(&r->lock);
+    return code;
+}
+
+/* Waits under the lock until there is a result, nothing to come, or the time is over. */
+static void wait_result(struct reader *r, int timeout_ms)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += timeout_ms / 1000;
+    until.tv_nsec += timeout_ms % 1000 * 1000000L;
+    if (until.tv_nsec >= 1000000000L) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000L;
+    }
+    int code = 0;
+    while (!read_queue_has_results(&r->queue) && r->queue.open > 0 && code == 0) {
+        code = timeout_ms < 0 ? pthread_cond_wait(&r->finished, &r->lock) : pthread_cond_timedwait(&r->finished, &r->lock, &until);
+    }
+}
+
+int reader_collect(struct reader *r, struct read_result *ret, int timeout_ms)
+{
+    pthread_mutex_lock(&r->lock);
+    if (timeout_ms != 0) {
+        wait_result(r, timeout_ms);
+    }
+    bool got = read_queue_collect(&r->queue, ret);
+    pthread_mutex_unlock(&r->lock);
+    return got;
+}
+
 int reader_refused(const struct reader *r, enum reader_part part) { return r->refused[part]; }
 
 const char *reader_name(const struct reader *r)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Owns: the contract of reading ranges of files into buffers it is given: submit, then collect completions. Implemented by
  * reader_uring.c and, where io_uring is refused, reader_pread.c (threads). Must not know: tensors, experts, weights.
- * A reader never hides a failure and never allocates after create. One thread submits, cancels and collects. */
+ * A reader never hides a failure and never allocates after create. It has threads of its own: reads go on
+ * while the caller does something else. One thread submits, cancels and collects. */
 #ifndef SLUICE_IO_READER_H
 #define SLUICE_IO_READER_H
 
@@ -66,7 +67,11 @@ void reader_register(struct reader *r, void *data, uint64_t bytes);
  * nothing of it waits: it will be collected with what comes of it. */
 int reader_cancel(struct reader *r, uint64_t tag);
 
-/* Waits up to timeout_ms (-1: for ever, 0: not at all) for a completion or progress. 1: *ret filled, 0: none. */
+/* What is not yet in flight of the request with this tag is read before all that is only predicted. -ENOENT as above. */
+int reader_raise(struct reader *r, uint64_t tag);
+
+/* Waits up to timeout_ms (-1: for ever, 0: not at all) for a completion or progress. 1: *ret filled, 0: none in that
+ * time, or none will come. */
 int reader_collect(struct reader *r, struct read_result *ret, int timeout_ms);
 
 /* What the system may refuse; the reader does without, and the caller has to announce it. */

@@ -4,26 +4,34 @@
 #ifndef SLUICE_IO_READER_IMPL_H
 #define SLUICE_IO_READER_IMPL_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "io/read_queue.h"
 
-/* As in reader.h. */
+/* Threads of its own take chunks from the queue and book them; `reader_base` is the part that callers meet. */
 struct reader_ops {
     const char *names[3]; /* buffered, O_DIRECT, O_DIRECT refused */
-    int (*submit)(struct reader *r, const struct read_request *request);
-    void (*register_memory)(struct reader *r, char *data, uint64_t bytes); /* NULL: of no use */
-    int (*cancel)(struct reader *r, uint64_t tag);
-    int (*collect)(struct reader *r, struct read_result *ret, int timeout_ms);
-    void (*destroy)(struct reader *r); /* not NULL */
+    void (*wake)(struct reader *r, bool several); /* under the lock: requests wait, perhaps of several chunks */
+    void (*register_memory)(struct reader *r, char *data, uint64_t bytes); /* under the lock; NULL: of no use */
+    void (*destroy)(struct reader *r);
 };
 
 /* First member of each implementation. */
 struct reader {
     const struct reader_ops *ops;
+    pthread_mutex_t lock;    /* of the queue */
+    pthread_cond_t finished; /* there are results */
     struct read_queue queue;
     atomic_int refused[READER_PARTS]; /* errno */
 };
+
+/* On failure nothing is left to deinit. */
+int reader_base_init(struct reader *r, const struct reader_ops *ops, const struct reader_options *options, struct error *e);
+void reader_base_deinit(struct reader *r); /* threads have ended */
+
+/* Starts a thread that takes no signals. 0 or a positive errno. */
+int reader_start_thread(pthread_t *ret, void *(*run)(void *), void *arg);
 
 /* *options are checked. The ring returns a positive errno when the system refuses it, nothing is created then. */
 int reader_pread_create(const struct reader_options *options, struct reader **ret, struct error *e);

@@ -3,16 +3,14 @@
  * experts, weights; how requests become chunks (read_queue.h). */
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/intmath.h"
 #include "io/reader_impl.h"
 
-enum { MAX_THREADS = 8, STACK_BYTES = 256 << 10 };
+enum { MAX_THREADS = 8 };
 
 struct worker {
     struct reader_pread *reader;
@@ -21,11 +19,10 @@ struct worker {
 };
 
 struct reader_pread {
-    struct reader base;     /* its queue under the lock */
+    struct reader base;
     struct worker *workers; /* [n_workers] */
     uint32_t n_workers;
-    pthread_mutex_t lock;
-    pthread_cond_t work, finished;
+    pthread_cond_t work;
     bool stop;
 };
 
@@ -48,23 +45,23 @@ static void *worker_main(void *arg)
     struct worker *w = arg;
     struct reader_pread *r = w->reader;
     struct reader *base = &r->base;
-    pthread_mutex_lock(&r->lock);
+    pthread_mutex_lock(&base->lock);
     while (!r->stop) {
         struct read_flight *f = read_queue_take(&base->queue, base->refused[READER_DIRECT] == 0);
         if (f == NULL) {
-            pthread_cond_wait(&r->work, &r->lock);
+            pthread_cond_wait(&r->work, &base->lock);
             continue;
         }
-        pthread_mutex_unlock(&r->lock);
+        pthread_mutex_unlock(&base->lock);
         int status = read_chunk(&f->chunk, w->bounce);
-        pthread_mutex_lock(&r->lock);
+        pthread_mutex_lock(&base->lock);
         if (f->chunk.direct_refused) {
             base->refused[READER_DIRECT] = EINVAL;
         }
         read_queue_book(&base->queue, f, status);
-        pthread_cond_signal(&r->finished);
+        pthread_cond_signal(&base->finished);
     }
-    pthread_mutex_unlock(&r->lock);
+    pthread_mutex_unlock(&base->lock);
     return NULL;
 }
 
@@ -80,15 +77,7 @@ static int start_worker(struct reader_pread *r, struct error *e)
             return error_nomem(e, "read bounce block", READ_BOUNCE);
         }
     }
-    pthread_attr_t attr;
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, STACK_BYTES);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int code = pthread_create(&w->thread, &attr, worker_main, w);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    pthread_attr_destroy(&attr);
+    int code = reader_start_thread(&w->thread, worker_main, w);
     if (code != 0) {
         free(w->bounce);
         return error_set(e, -code, "cannot start a thread for reading: %s; raise ulimit -u", strerror(code));
@@ -97,96 +86,35 @@ static int start_worker(struct reader_pread *r, struct error *e)
     return 0;
 }
 
-static int init_sync(struct reader_pread *r)
-{
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    int code = pthread_mutex_init(&r->lock, NULL);
-    code = code != 0 ? code : pthread_cond_init(&r->work, NULL);
-    code = code != 0 ? code : pthread_cond_init(&r->finished, &attr);
-    pthread_condattr_destroy(&attr);
-    return code;
-}
-
 static void pread_destroy(struct reader *base)
 {
     struct reader_pread *r = of(base);
-    pthread_mutex_lock(&r->lock);
+    pthread_mutex_lock(&base->lock);
     r->stop = true;
     pthread_cond_broadcast(&r->work);
-    pthread_mutex_unlock(&r->lock);
+    pthread_mutex_unlock(&base->lock);
     for (uint32_t i = 0; i < r->n_workers; i++) {
         pthread_join(r->workers[i].thread, NULL);
         free(r->workers[i].bounce);
     }
-    pthread_cond_destroy(&r->finished);
     pthread_cond_destroy(&r->work);
-    pthread_mutex_destroy(&r->lock);
-    read_queue_deinit(&base->queue);
+    reader_base_deinit(base);
     free(r->workers);
     free(r);
 }
 
-/* ---- requests ---- */
-
-static int pread_submit(struct reader *base, const struct read_request *request)
+static void pread_wake(struct reader *base, bool several)
 {
-    struct reader_pread *r = of(base);
-    pthread_mutex_lock(&r->lock);
-    int code = read_queue_submit(&base->queue, request);
-    if (request->bytes > READ_BOUNCE) { /* more than one chunk, perhaps */
-        pthread_cond_broadcast(&r->work);
+    if (several) {
+        pthread_cond_broadcast(&of(base)->work);
     } else {
-        pthread_cond_signal(&r->work);
+        pthread_cond_signal(&of(base)->work);
     }
-    pthread_mutex_unlock(&r->lock);
-    return code;
-}
-
-static int pread_cancel(struct reader *base, uint64_t tag)
-{
-    struct reader_pread *r = of(base);
-    pthread_mutex_lock(&r->lock);
-    int code = read_queue_cancel(&base->queue, tag);
-    pthread_mutex_unlock(&r->lock);
-    return code;
-}
-
-/* Waits under the lock until there is a result or the time is over. */
-static void wait_result(struct reader_pread *r, int timeout_ms)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += timeout_ms / 1000;
-    until.tv_nsec += timeout_ms % 1000 * 1000000L;
-    if (until.tv_nsec >= 1000000000L) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000L;
-    }
-    int code = 0;
-    while (!read_queue_has_results(&r->base.queue) && code == 0) {
-        code = timeout_ms < 0 ? pthread_cond_wait(&r->finished, &r->lock) : pthread_cond_timedwait(&r->finished, &r->lock, &until);
-    }
-}
-
-static int pread_collect(struct reader *base, struct read_result *ret, int timeout_ms)
-{
-    struct reader_pread *r = of(base);
-    pthread_mutex_lock(&r->lock);
-    if (timeout_ms != 0) {
-        wait_result(r, timeout_ms);
-    }
-    bool got = read_queue_collect(&base->queue, ret);
-    pthread_mutex_unlock(&r->lock);
-    return got;
 }
 
 static const struct reader_ops pread_ops = {
     .names = {"pread, buffered", "pread, O_DIRECT", "pread, buffered (O_DIRECT refused by the file system)"},
-    .submit = pread_submit,
-    .cancel = pread_cancel,
-    .collect = pread_collect,
+    .wake = pread_wake,
     .destroy = pread_destroy,
 };
 
@@ -196,15 +124,15 @@ int reader_pread_create(const struct reader_options *options, struct reader **re
     if (r == NULL) {
         return error_nomem(e, "reader", sizeof *r);
     }
-    r->base.ops = &pread_ops;
-    int code = init_sync(r);
-    if (code != 0) {
+    int result = reader_base_init(&r->base, &pread_ops, options, e);
+    if (result < 0) {
         free(r);
-        return error_set(e, -code, "reader: %s", strerror(code));
+        return result;
     }
+    pthread_cond_init(&r->work, NULL); /* never fails here */
     uint32_t threads = min_u32(options->depth, MAX_THREADS);
     r->workers = calloc(threads, sizeof *r->workers);
-    int result = r->workers != NULL ? read_queue_init(&r->base.queue, options, e) : error_nomem(e, "reader", threads * sizeof *r->workers);
+    result = r->workers != NULL ? 0 : error_nomem(e, "reader", threads * sizeof *r->workers);
     while (r->n_workers < threads && result == 0) {
         result = start_worker(r, e);
     }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns: the reader contract with io_uring: one ring, one submission per chunk, files and memory registered. Must not know: tensors, experts,
- * weights; how requests become chunks (read_queue.h). */
+/* Owns: the reader contract with io_uring: one ring, a thread that submits chunk by chunk and takes the answers, files and memory
+ * registered. Must not know: tensors, experts, weights; how requests become chunks (read_queue.h). */
 #include <errno.h>
 #include <liburing.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "common/intmath.h"
 #include "io/reader_impl.h"
@@ -49,6 +51,9 @@ struct reader_uring {
     uint32_t n_regions;
     bool regions_open;      /* the kernel has a table for them */
     bool ring_open;
+    pthread_t thread;
+    bool started, asleep, stop; /* the thread */
+    int bell;               /* eventfd that wakes it, -1: none */
     int broken;             /* -errno of a submission that the system refused for good */
 };
 
@@ -152,11 +157,23 @@ static void give_up(struct reader_uring *u, int code)
     u->n_unsent = 0;
 }
 
+/* Callers need not wait for the kernel: what is prepared is the thread's own. */
+static int submit_unlocked(struct reader_uring *u)
+{
+    pthread_mutex_unlock(&u->base.lock);
+    int n = io_uring_submit(&u->ring);
+    if ((n == -EAGAIN || n == -EBUSY) && u->in_flight == 0) {
+        sleep_ms(1);
+    }
+    pthread_mutex_lock(&u->base.lock);
+    return n;
+}
+
 /* Hands over what is prepared. What the kernel cannot take now stays prepared while others are in flight. */
 static void hand_over(struct reader_uring *u)
 {
     for (int waited = 0; u->n_unsent > 0 && u->broken == 0;) {
-        int n = io_uring_submit(&u->ring);
+        int n = submit_unlocked(u);
         if (n > 0) {
             u->n_unsent -= (uint32_t)n;
             u->in_flight += (uint32_t)n;
@@ -165,7 +182,6 @@ static void hand_over(struct reader_uring *u)
             if (u->in_flight > 0) {
                 return;
             }
-            sleep_ms(1);
             if (++waited == PATIENCE_MS) {
                 give_up(u, n);
             }
@@ -203,50 +219,51 @@ static uint32_t reap(struct reader_uring *u)
     return n;
 }
 
-/* An interrupted wait ends early. */
-static void wait_answer(const struct reader_uring *u, int timeout_ms)
-{
-    poll(&(struct pollfd){.fd = u->ring.ring_fd, .events = POLLIN}, 1, timeout_ms);
-}
+/* ---- the thread ---- */
 
-/* Milliseconds until timeout_ms (-1: never) after `start` are over. */
-static int time_left(const struct timespec *start, int timeout_ms)
+/* Sleeps, without the lock, until there is an answer or somebody rings. */
+static void sleep_until_woken(struct reader_uring *u)
 {
-    struct timespec now;
-    if (timeout_ms <= 0) {
-        return timeout_ms;
+    struct pollfd events[] = {{.fd = u->bell, .events = POLLIN}, {.fd = u->ring.ring_fd, .events = POLLIN}};
+    u->asleep = true;
+    pthread_mutex_unlock(&u->base.lock);
+    poll(events, ARRAY_LEN(events), -1);
+    pthread_mutex_lock(&u->base.lock);
+    u->asleep = false;
+    if (events[0].revents != 0) {
+        eventfd_read(u->bell, &(eventfd_t){0});
     }
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    int64_t spent = (now.tv_sec - start->tv_sec) * 1000 + (now.tv_nsec - start->tv_nsec) / 1000000;
-    return spent < timeout_ms ? timeout_ms - (int)spent : 0;
 }
 
-static int uring_collect(struct reader *base, struct read_result *ret, int timeout_ms)
+static void *thread_main(void *arg)
 {
-    struct reader_uring *u = of(base);
-    struct timespec start;
-    clock_gettime(CLOCK_MONOTONIC, &start);
+    struct reader_uring *u = arg;
+    pthread_mutex_lock(&u->base.lock);
     for (;;) {
         reap(u);
-        fill(u);
-        if (read_queue_collect(&base->queue, ret)) {
-            return 1;
+        if (!u->stop) {
+            fill(u);
         }
-        int left = time_left(&start, timeout_ms);
-        if (u->in_flight == 0 || left == 0) {
-            return 0;
+        if (read_queue_has_results(&u->base.queue)) {
+            pthread_cond_signal(&u->base.finished);
         }
-        wait_answer(u, left);
+        if (u->stop && u->in_flight == 0) {
+            break;
+        }
+        sleep_until_woken(u);
     }
+    pthread_mutex_unlock(&u->base.lock);
+    return NULL;
 }
 
-static int uring_submit(struct reader *base, const struct read_request *request)
+static void uring_wake(struct reader *base, bool several)
 {
-    int code = read_queue_submit(&base->queue, request);
-    if (code == 0) {
-        fill(of(base));
+    struct reader_uring *u = of(base);
+    (void)several;
+    if (u->asleep) {
+        u->asleep = false; /* one ring is enough */
+        eventfd_write(u->bell, 1);
     }
-    return code;
 }
 
 static void uring_register_memory(struct reader *base, char *data, uint64_t bytes)
@@ -267,23 +284,26 @@ static void uring_register_memory(struct reader *base, char *data, uint64_t byte
     }
 }
 
-static int uring_cancel(struct reader *base, uint64_t tag) { return read_queue_cancel(&base->queue, tag); }
-
 /* ---- create, destroy ---- */
 
 static void uring_destroy(struct reader *base)
 {
     struct reader_uring *u = of(base);
-    u->broken = u->broken != 0 ? u->broken : -ECANCELED; /* nothing is resumed */
-    while (u->in_flight > 0) {
-        if (reap(u) == 0) {
-            wait_answer(u, -1);
-        }
+    if (u->started) {
+        pthread_mutex_lock(&base->lock);
+        u->stop = true;
+        u->broken = u->broken != 0 ? u->broken : -ECANCELED; /* nothing is resumed */
+        uring_wake(base, false);
+        pthread_mutex_unlock(&base->lock);
+        pthread_join(u->thread, NULL);
     }
     if (u->ring_open) {
         io_uring_queue_exit(&u->ring);
     }
-    read_queue_deinit(&base->queue);
+    if (u->bell >= 0) {
+        close(u->bell);
+    }
+    reader_base_deinit(base);
     free(u->sent);
     free(u->unsent);
     free(u->bounce);
@@ -292,10 +312,8 @@ static void uring_destroy(struct reader *base)
 
 static const struct reader_ops uring_ops = {
     .names = {"io_uring, buffered", "io_uring, O_DIRECT", "io_uring, buffered (O_DIRECT refused by the file system)"},
-    .submit = uring_submit,
+    .wake = uring_wake,
     .register_memory = uring_register_memory,
-    .cancel = uring_cancel,
-    .collect = uring_collect,
     .destroy = uring_destroy,
 };
 
@@ -341,10 +359,6 @@ static int open_ring(struct reader_uring *u)
 
 static int allocate(struct reader_uring *u, const struct reader_options *o, struct error *e)
 {
-    int code = read_queue_init(&u->base.queue, o, e);
-    if (code < 0) {
-        return code;
-    }
     size_t bounce = o->direct ? (size_t)o->depth * READ_BOUNCE : 0;
     u->sent = calloc(o->depth, sizeof(*u->sent));
     u->unsent = calloc(o->depth, sizeof(*u->unsent));
@@ -353,15 +367,29 @@ static int allocate(struct reader_uring *u, const struct reader_options *o, stru
     return whole ? 0 : error_nomem(e, "reader", bounce + o->depth * sizeof(*u->sent));
 }
 
+static int start_thread(struct reader_uring *u, struct error *e)
+{
+    u->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int code = u->bell < 0 ? errno : reader_start_thread(&u->thread, thread_main, u);
+    u->started = code == 0;
+    return code == 0 ? 0 : error_set(e, -code, "cannot start a thread for reading: %s; raise ulimit -u, ulimit -n", strerror(code));
+}
+
 int reader_uring_create(const struct reader_options *options, struct reader **ret, struct error *e)
 {
     struct reader_uring *u = calloc(1, sizeof(*u));
     if (u == NULL) {
         return error_nomem(e, "reader", sizeof(*u));
     }
-    u->base.ops = &uring_ops;
-    int code = allocate(u, options, e);
+    u->bell = -1;
+    int code = reader_base_init(&u->base, &uring_ops, options, e);
+    if (code < 0) {
+        free(u);
+        return code;
+    }
+    code = allocate(u, options, e);
     code = code < 0 ? code : open_ring(u);
+    code = code != 0 ? code : start_thread(u, e);
     if (code != 0) {
         uring_destroy(&u->base);
         return code;

@@ -51,13 +51,18 @@ unsigned __wrap_io_uring_peek_batch_cqe(struct io_uring *ring, struct io_uring_c
 int __real_io_uring_submit(struct io_uring *ring);
 int __wrap_io_uring_submit(struct io_uring *ring);
 
-ssize_t __wrap_pread(int fd, void *data, size_t n, off_t offset)
+static void wait_while_held(void)
 {
     holding++;
     while (held) {
         usleep(100);
     }
     holding--;
+}
+
+ssize_t __wrap_pread(int fd, void *data, size_t n, off_t offset)
+{
+    wait_while_held();
     if (!falls_on(&reads)) {
         return __real_pread(fd, data, n, offset);
     }
@@ -85,4 +90,8 @@ unsigned __wrap_io_uring_peek_batch_cqe(struct io_uring *ring, struct io_uring_c
     return n;
 }
 
-int __wrap_io_uring_submit(struct io_uring *ring) { return falls_on(&submissions) ? -submissions.kind : __real_io_uring_submit(ring); }
+int __wrap_io_uring_submit(struct io_uring *ring)
+{
+    wait_while_held();
+    return falls_on(&submissions) ? -submissions.kind : __real_io_uring_submit(ring);
+}

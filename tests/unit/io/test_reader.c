@@ -333,7 +333,7 @@ static struct reader *create_busy(const struct fixture *x, uint8_t *data)
     fault_hold(1);
     const struct read_request q = {.file = &x->file, .bytes = 2 * UNIT, .data = data, .tag = 100, .priority = READ_BACKGROUND};
     assert_int_equal(reader_submit(r, &q), 0);
-    while (x->kind == READER_PREAD && fault_holding() == 0) {
+    while (fault_holding() == 0) {
         usleep(100);
     }
     return r;
