@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,7 @@ import time
 FORMATS = [("q8_0", 256, 85), ("fp8", 256, 80), ("bf16", 128, 85), ("q6_k", 256, 85), ("q5_k", 256, 85), ("q4_k", 256, 90), ("q3_k", 256, 80),
            ("q2_k", 256, 80), ("iq4_xs", 256, 85), ("mxfp4", 256, 85), ("iq2_xxs", 256, 60), ("iq1_s", 256, 60)]
 REPEATS_MAX = 64 # of sluice bench
-QUOTA = "/sys/fs/cgroup/sluice-proof"
+GROUPS = "/sys/fs/cgroup"
 
 
 def run(*args, **options):
@@ -125,22 +126,33 @@ def with_neighbour(use):
         other.wait()
 
 
+def quota_files(cores):
+    """Folder of a control group and what is to be written into its files, for version 2 or 1."""
+    if os.path.exists(f"{GROUPS}/cgroup.controllers"):
+        return f"{GROUPS}/sluice-proof", {"cpu.max": f"{int(cores * 100000)} 100000"}
+    return f"{GROUPS}/cpu/sluice-proof", {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": str(int(cores * 100000))}
+
+
 def with_quota(cores, use):
-    """None where control groups cannot be made (no root, version 1)."""
+    """None where control groups cannot be made (no root, none mounted)."""
+    group, files = quota_files(cores)
     try:
-        os.makedirs(QUOTA, exist_ok=True)
-        with open(os.path.join(QUOTA, "cpu.max"), "w", encoding="ascii") as f:
-            f.write(f"{int(cores * 100000)} 100000")
+        os.mkdir(group)
+        for name, value in files.items():
+            if not os.path.exists(f"{group}/{name}"):
+                raise OSError(f"{group}/{name} does not appear: no control group")
+            with open(f"{group}/{name}", "w", encoding="ascii") as f:
+                f.write(value)
     except OSError as e:
         print(f"    quota: {e}", file=sys.stderr)
-        if os.path.isdir(QUOTA):
-            os.rmdir(QUOTA)
+        if os.path.isdir(group):
+            os.rmdir(group)
         return None
     try:
-        return use(["sh", "-c", f'echo $$ > {QUOTA}/cgroup.procs && exec "$@"', "sh"])
+        return use(["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh"])
     finally:
         time.sleep(0.2)
-        os.rmdir(QUOTA)
+        os.rmdir(group)
 
 
 def part_threads(p):
@@ -172,8 +184,17 @@ def part_first_token(p):
     print("\nlargest steps: " + ", ".join(f"{ratio:.2f}x from {n} to {n + 1}" for ratio, n in steps[:4]))
 
 
+def drive_rate(path):
+    """GB/s of fio over the whole file: what the drive gives to a program that does nothing else; None without fio."""
+    if not shutil.which("fio"):
+        return None
+    out = run("fio", "--name=read", f"--filename={path}", "--rw=read", "--bs=1M", "--iodepth=32", "--ioengine=io_uring", "--direct=1", "--readonly",
+              "--output-format=json")
+    return json.loads(out)["jobs"][0]["read"]["bw_bytes"] / 1e9
+
+
 def part_load(p):
-    print("\n### Loading")
+    print("\n### Loading, between two readings of the whole file by fio (io_uring, 1 MiB, depth 32)")
 
     def memory_of(pid, key):
         with open(f"/proc/{pid}/status", encoding="ascii") as f:
@@ -182,19 +203,22 @@ def part_load(p):
 
     def measure(m):
         rows = []
+        before = drive_rate(m)
         for _ in range(p.a.samples):
-            doctor = json.loads(run(p.a.binary, "doctor", "-m", m, "--json"))
             child = subprocess.Popen([p.a.binary, "run", "-m", m, "--tokens", "1", "-n", "40", "--ignore-eos", "--temp", "0", "-v"], stdout=subprocess.DEVNULL,
                                      stderr=subprocess.PIPE, text=True)
-            steady = peak = 0
+            held, peak = [], 0
             while child.poll() is None:
-                steady, peak = memory_of(child.pid, "VmRSS") or steady, memory_of(child.pid, "VmHWM") or peak
+                held.append(memory_of(child.pid, "VmRSS"))
+                peak = memory_of(child.pid, "VmHWM") or peak
                 time.sleep(0.01)
             found = re.search(r"loaded (\S+ \S+) in .*?([0-9.]+) GB/s", child.stderr.read())
-            drive = doctor["machine"]["nvme_read_gb_s"]
-            rate = float(found.group(2))
-            rows.append((found.group(1), f"{rate:.2f}", f"{drive:.2f}", percent(rate / drive if drive else None), f"{(peak - steady) / 1024:.0f} MiB"))
-        table(("file", "load, GB/s", "drive, GB/s", "share", "peak above steady memory"), rows)
+            after = drive_rate(m)
+            rate, steady = float(found.group(2)), sorted(held[-200:-20])[90]  # of the two seconds before the end, the model being there
+            drive = max(before, after) if before and after else None
+            rows.append((found.group(1), f"{rate:.2f}", f"{drive:.2f}" if drive else "", percent(rate / drive if drive else None), f"{(peak - steady) / 1024:.0f} MiB"))
+            before = after
+        table(("file", "load, GB/s", "fio, GB/s", "share", "peak above steady memory"), rows)
 
     p.with_model(SLICE, measure)
 
