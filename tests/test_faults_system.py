@@ -73,12 +73,13 @@ def test_ram_from_0_up():
 
 
 def test_expert_ram():
-    for value in ("0", "1", "1K", "0%", "50%", "0x", "1x", "7x"):
-        line = refused(3, "least value", "run", "-m", SMALL, *GREEDY, "--expert-ram", value)
-    least = re.search(r"works is (\d+) bytes", line).group(1)
-    for value in (least, "100%", "8x", "1G"):
-        cases.sluice("run", "-m", SMALL, *GREEDY, "--expert-ram", value)
-    refused(3, "least value", "run", "-m", SMALL, *GREEDY, "--expert-ram", int(least) - 1)
+    tokens, _ = answer(SMALL)
+    for value in ("0", "1", "1K", "0%", "50%", "0x", "1x", "7x", "8x", "100%", "1G"):
+        assert answer(SMALL, "--expert-ram", value)[0] == tokens, value
+    need = json.loads(cases.sluice("plan", "-m", SMALL, "--json", "--ram", "1M", status=3).stdout)["needed"]
+    line = refused(3, "experts in RAM, and there is room for", "run", "-m", SMALL, *GREEDY, "--expert-ram", "100%", "--ram", need)
+    most = re.search(r"give (\d+)x or less", line).group(1)
+    assert answer(SMALL, "--expert-ram", f"{most}x", "--ram", need)[0] == tokens
     for value in ("-1", "101%", "x", "9999999999999999999999"):
         outcome("run", "-m", SMALL, *GREEDY, "--expert-ram", value)
 

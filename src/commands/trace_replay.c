@@ -135,7 +135,7 @@ static void visit(struct replay *p, size_t row, uint32_t layer, struct replay_co
     heat_advance(&p->heat, now);
     evict_visit(&p->cache, now, p->keys, t->used, p->slots);
     for (uint32_t k = 0; k < t->used; k++) {
-        heat_use(&p->heat, p->keys[k]);
+        heat_use(&p->heat, p->keys[k], 1);
         if (p->slots[k] == EVICT_NO_SLOT) {
             p->missed[missed++] = p->keys[k];
         }

@@ -23,6 +23,8 @@ static uint64_t plus(uint64_t a, uint64_t b)
 
 /* ---- sums ---- */
 
+static bool streams(const struct plan *p) { return p->staging_slots > 0; }
+
 static uint64_t session_pages(uint32_t context) { return ceil_div_u64(context, KV_PAGE); }
 
 /* Scratch of the engine and of the steps that may be open at once. */
@@ -43,7 +45,7 @@ static void fill_sums(const struct plan_input *in, uint32_t context, struct plan
     const struct shape *s = in->shape;
     uint64_t workers = max_u32(in->threads, 1);
     p->bytes[PURPOSE_RESIDENT] = in->resident_bytes;
-    p->bytes[PURPOSE_EXPERTS] = in->expert_bytes;
+    p->bytes[PURPOSE_EXPERTS] = streams(p) ? times(p->expert_slots + p->staging_slots, in->max_expert_bytes) : in->expert_bytes;
     p->bytes[PURPOSE_SCALES] = in->scale_bytes;
     p->bytes[PURPOSE_KV] = times(times(max_u32(in->sessions, 1), session_pages(context)), p->kv_page_bytes);
     p->bytes[PURPOSE_WORK] = work_bytes(in, context);
@@ -90,11 +92,12 @@ static uint64_t count_experts(const struct shape *s)
 }
 
 /* Weights read for one decoded token: resident ones but for the idle, and the chosen experts of the main layers. */
-static uint64_t bytes_per_token(const struct plan_input *in, uint64_t experts)
+static uint64_t bytes_per_token(const struct plan_input *in, uint64_t experts, uint64_t *ret_chosen)
 {
     const struct shape *s = in->shape;
     uint64_t main_layers = experts == 0 ? 0 : experts / s->experts - s->mtp_layers;
     uint64_t chosen = experts == 0 ? 0 : (uint64_t)((double)in->expert_bytes / (double)experts * (double)(main_layers * s->experts_used));
+    *ret_chosen = chosen;
     return plus(in->resident_bytes - min_u64(in->resident_bytes, in->idle_bytes), chosen);
 }
 
@@ -105,28 +108,6 @@ static int refuse_context(const struct plan_input *in, struct plan *p, struct er
     p->fits = false;
     return error_set(e, ERROR_USAGE, "context %u (-c) is above the %u positions the model was made for: give -c %u or less, or leave it out",
                      in->context, in->shape->max_positions, in->shape->max_positions);
-}
-
-/* Every routed expert stays in RAM in this build: a smaller cache is refused. */
-static int check_expert_ram(const struct plan_input *in, struct plan *p, struct error *e)
-{
-    const struct amount *a = &in->expert_ram;
-    double all = a->unit == AMOUNT_BYTES ? (double)in->expert_bytes : a->unit == AMOUNT_PERCENT ? 100.0 : (double)p->expert_slots;
-    if (a->unit == AMOUNT_AUTO || a->value >= all) {
-        return 0;
-    }
-    p->fits = false;
-    char need[24], given[40];
-    if (a->unit == AMOUNT_BYTES) {
-        char text[24];
-        snprintf(given, sizeof(given), "%s", format_bytes(text, (uint64_t)a->value));
-    } else {
-        snprintf(given, sizeof(given), "%g%s", a->value, a->unit == AMOUNT_PERCENT ? "%" : "x");
-    }
-    return error_set(e, ERROR_DOES_NOT_FIT,
-                     "--expert-ram %s holds less than all %llu routed experts, and streaming them is not in this build: the least value "
-                     "that works is %llu bytes (%s), 100%% or %llux", given, (unsigned long long)p->expert_slots,
-                     (unsigned long long)in->expert_bytes, format_bytes(need, in->expert_bytes), (unsigned long long)p->expert_slots);
 }
 
 static int refuse_total(const struct plan_input *in, const struct plan *p, struct error *e)
@@ -141,11 +122,11 @@ static int refuse_total(const struct plan_input *in, const struct plan *p, struc
                          "a smaller cache type (-ctk q8_0) or fewer rows per chunk (-ub)", total, p->context, limit,
                          memory_limit_name(p->binding), needed, p->context_max);
     }
-    uint64_t weights = p->bytes[PURPOSE_RESIDENT] + p->bytes[PURPOSE_EXPERTS] + p->bytes[PURPOSE_SCALES];
+    uint64_t weights = plus(p->bytes[PURPOSE_RESIDENT], p->bytes[PURPOSE_SCALES]);
     if (weights > p->limit) {
         return error_set(e, ERROR_DOES_NOT_FIT,
-                         "does not fit: needs %s, the limit is %s (%s); the weights alone are %s and this build keeps all of them in RAM: take "
-                         "a smaller file of the model (fewer bits) or a machine with more memory", needed, limit,
+                         "does not fit: needs %s, the limit is %s (%s); attention, shared experts, router and head, which every token uses, are "
+                         "%s alone: take a smaller file of the model (fewer bits) or a machine with more memory", needed, limit,
                          memory_limit_name(p->binding), format_bytes(total, weights));
     }
     return error_set(e, ERROR_DOES_NOT_FIT,
@@ -154,16 +135,22 @@ static int refuse_total(const struct plan_input *in, const struct plan *p, struc
                      needed, min_u32(KV_PAGE, in->shape->max_positions), format_bytes(over, p->needed - p->limit));
 }
 
-/* At best: a prompt chunk at its roof, a decoded token at the rate of memory. */
+/* At best: a prompt chunk at its roof; a decoded token at the rate of memory, or of the drive that brings what is not there. */
 static void predict(const struct plan_input *in, struct plan *p)
 {
     const struct machine *m = in->machine;
-    if (m->ram_read_gb_s > 0 && p->token_bytes > 0) {
-        p->decode_tok_s = m->ram_read_gb_s * 1e9 / (double)p->token_bytes;
-    }
+    uint64_t chosen = 0;
+    p->token_bytes = bytes_per_token(in, p->experts, &chosen);
+    p->token_nvme_bytes = p->experts == 0 ? 0 : (uint64_t)((double)chosen * (1 - (double)p->expert_slots / (double)p->experts));
+    double memory = m->ram_read_gb_s > 0 ? 1e-9 * (double)p->token_bytes / m->ram_read_gb_s : 0;
+    double drive = m->nvme_read_gb_s > 0 ? 1e-9 * (double)p->token_nvme_bytes / m->nvme_read_gb_s : 0;
+    bool known = memory > 0 && (drive > 0 || p->token_nvme_bytes == 0);
+    p->decode_tok_s = known ? 1 / (memory > drive ? memory : drive) : 0;
     struct roof chunk;
     cost_prefill(&in->cost, m, in->ubatch, 0, in->ubatch, &chunk);
-    p->prefill_tok_s = chunk.seconds > 0 ? in->ubatch / chunk.seconds : 0;
+    double reads = m->nvme_read_gb_s > 0 ? 1e-9 * (double)in->expert_bytes * (1 - (double)p->expert_slots / (double)max_u64(p->experts, 1)) / m->nvme_read_gb_s : 0;
+    double seconds = chunk.seconds > reads ? chunk.seconds : reads;
+    p->prefill_tok_s = chunk.seconds > 0 && (reads > 0 || !streams(p)) ? in->ubatch / seconds : 0;
 }
 
 /* Several nodes are bound strictly: what one lacks the others do not give. The rest of the memory comes evenly from where threads run. */
@@ -185,13 +172,68 @@ static int check_nodes(struct plan *p, struct error *e)
 
 static void describe_binding(const struct plan_input *in, struct plan *p)
 {
-    char limit[24], token[24];
-    int n = snprintf(p->binding_text, sizeof(p->binding_text), "memory: %s (%s)", memory_limit_name(p->binding), format_bytes(limit, p->limit));
-    const char *format = p->decode_tok_s > 0 ? "; decode: RAM reads of %s per token at %.1f GB/s" : "; decode: RAM reads of %s per token";
-    if (n > 0 && (size_t)n < sizeof(p->binding_text)) {
-        snprintf(p->binding_text + n, sizeof(p->binding_text) - (size_t)n, format, format_bytes(token, p->token_bytes),
-                 in->machine->ram_read_gb_s);
+    const struct machine *m = in->machine;
+    char limit[24], token[24], what[96];
+    bool drive = p->token_nvme_bytes > 0 && (m->nvme_read_gb_s <= 0 || m->ram_read_gb_s <= 0 ||
+                                             (double)p->token_nvme_bytes / m->nvme_read_gb_s > (double)p->token_bytes / m->ram_read_gb_s);
+    format_bytes(token, drive ? p->token_nvme_bytes : p->token_bytes);
+    double rate = drive ? m->nvme_read_gb_s : m->ram_read_gb_s;
+    int n = snprintf(what, sizeof(what), "decode: %s reads of %s per token", drive ? "drive" : "RAM", token);
+    if (rate > 0 && n > 0 && (size_t)n < sizeof(what)) {
+        snprintf(what + n, sizeof(what) - (size_t)n, " at %.1f GB/s", rate);
     }
+    snprintf(p->binding_text, sizeof(p->binding_text), "memory: %s (%s); %s", memory_limit_name(p->binding), format_bytes(limit, p->limit), what);
+}
+
+/* ---- experts that stay ---- */
+
+/* Experts that --expert-ram allows to stay. */
+static uint64_t expert_cap(const struct plan_input *in, uint64_t all)
+{
+    const struct amount *a = &in->expert_ram;
+    double most = a->unit == AMOUNT_AUTO ? (double)all
+                : a->unit == AMOUNT_BYTES ? (a->value >= (double)in->expert_bytes ? (double)all : a->value / (double)max_u64(in->max_expert_bytes, 1))
+                : a->unit == AMOUNT_PERCENT ? (double)all * a->value / 100 : a->value;
+    return most >= (double)all ? all : (uint64_t)most;
+}
+
+/* Context of a plan in which experts stream: it takes at most a quarter of what experts could have, but for a useful one. */
+static uint32_t streaming_context(const struct plan_input *in, const struct plan *least)
+{
+    struct plan quarter = *least;
+    uint64_t smallest = least->needed;
+    quarter.limit = smallest + (least->limit - min_u64(least->limit, smallest)) / 4;
+    uint32_t most = min_u32(in->shape->max_positions, PLAN_DEFAULT_CONTEXT), useful = min_u32(most, PLAN_USEFUL_CONTEXT);
+    uint32_t context = max_u32(min_u32(most, largest_context(in, &quarter)), min_u32(useful, least->context_max));
+    return max_u32(context, min_u32(KV_PAGE, in->shape->max_positions));
+}
+
+/* Without -c: as many positions as are useful, before experts leave. */
+static bool all_stay(const struct plan_input *in, const struct plan *p)
+{
+    uint32_t context = in->context > 0 ? in->context : min_u32(in->shape->max_positions, PLAN_USEFUL_CONTEXT);
+    return p->experts == 0 || (expert_cap(in, p->experts) == p->experts && total_at(in, p, context) <= p->limit);
+}
+
+/* Slots for what there is room for: some to read into, the others to stay. */
+static int share_slots(const struct plan_input *in, struct plan *p, struct error *e)
+{
+    uint64_t wanted = expert_cap(in, p->experts), others, room;
+    p->expert_slots = 0;
+    p->staging_slots = 1;
+    others = total_at(in, p, p->context) - in->max_expert_bytes;
+    room = others < p->limit ? (p->limit - others) / max_u64(in->max_expert_bytes, 1) : 0;
+    p->staging_slots = max_u64(1, min_u64(room / 4, 2ull * in->shape->experts_used));
+    uint64_t most = min_u64(room - min_u64(room, p->staging_slots), p->experts - 1);
+    p->expert_slots = min_u64(wanted, most);
+    if (in->expert_ram.unit == AMOUNT_AUTO || wanted <= most || room == 0) {
+        return 0;
+    }
+    p->fits = false;
+    char bytes[24];
+    return error_set(e, ERROR_DOES_NOT_FIT, "does not fit: --expert-ram asks for %llu of %llu experts in RAM, and there is room for %llu (%s) beside the rest: "
+                     "give %llux or less, or leave it out", (unsigned long long)wanted, (unsigned long long)p->experts, (unsigned long long)most,
+                     format_bytes(bytes, times(most, in->max_expert_bytes)), (unsigned long long)most);
 }
 
 static uint32_t choose_context(const struct plan_input *in, const struct plan *p)
@@ -203,6 +245,42 @@ static uint32_t choose_context(const struct plan_input *in, const struct plan *p
     return p->context_max > 0 ? min_u32(most, p->context_max) : min_u32(KV_PAGE, most);
 }
 
+static void fill_nodes(const struct plan_input *in, struct plan *p)
+{
+    const struct machine *m = in->machine;
+    p->nodes = in->nodes;
+    for (uint32_t k = 0; k < p->nodes; k++) {
+        uint64_t slots = times(p->expert_slots + p->staging_slots, in->node_slot_bytes[k]);
+        uint64_t weights = streams(p) ? plus(in->node_bytes[k] - in->node_expert_bytes[k], slots) : in->node_bytes[k];
+        p->node[k] = (struct plan_node){m->node_number[k], weights, m->node_available[k]};
+    }
+}
+
+/* OpenBLAS maps addresses that it does not use. */
+static void take_gemm_addresses(const struct plan_input *in, struct machine *m)
+{
+    uint64_t mapped = times(max_u32(in->threads, 1), PLAN_GEMM_ADDRESSES), *limit = &m->limit[LIMIT_ADDRESS_SPACE];
+    if (*limit > 0 && in->ubatch > OPS_MAX_ROWS) {
+        *limit = max_u64(*limit - min_u64(*limit, mapped), 1);
+    }
+}
+
+static int verdict(const struct plan_input *in, struct plan *p, struct error *e)
+{
+    if (p->context > in->shape->max_positions) {
+        return refuse_context(in, p, e);
+    }
+    if (p->fits) {
+        return check_nodes(p, e);
+    }
+    int r = refuse_total(in, p, e);
+    if (p->binding == LIMIT_ADDRESS_SPACE && in->ubatch > OPS_MAX_ROWS && e != NULL) {
+        r = error_set(e, r, "%s; OpenBLAS maps %u MiB of addresses for each of %u threads, taken from this limit already: -ub 8 needs none",
+                      e->text, PLAN_GEMM_ADDRESSES >> 20, max_u32(in->threads, 1));
+    }
+    return r;
+}
+
 int plan_make(const struct plan_input *in, struct plan *ret, struct error *e)
 {
     const struct shape *s = in->shape;
@@ -210,42 +288,30 @@ int plan_make(const struct plan_input *in, struct plan *ret, struct error *e)
     if (in->ram_setting > 0) {
         m.limit[LIMIT_SETTING] = in->ram_setting;
     }
-    if (m.limit[LIMIT_ADDRESS_SPACE] > 0 && in->ubatch > OPS_MAX_ROWS) {
-        uint64_t mapped = times(max_u32(in->threads, 1), PLAN_GEMM_ADDRESSES);
-        m.limit[LIMIT_ADDRESS_SPACE] = max_u64(m.limit[LIMIT_ADDRESS_SPACE] - min_u64(m.limit[LIMIT_ADDRESS_SPACE], mapped), 1);
-    }
-    struct plan p = {0};
+    take_gemm_addresses(in, &m);
+    struct plan p = {.experts = count_experts(s)};
     p.limit = machine_memory(&m, &p.binding);
     p.kv_token_bytes = times(shape_all_layers(s), kv_row_bytes(in->kv, s->kv_lora, s->rope));
     p.kv_page_bytes = times(p.kv_token_bytes, KV_PAGE);
-    p.expert_slots = count_experts(s);
-    p.nodes = in->nodes;
-    for (uint32_t k = 0; k < p.nodes; k++) {
-        p.node[k] = (struct plan_node){m.node_number[k], in->node_bytes[k], m.node_available[k]};
-    }
-    p.token_bytes = bytes_per_token(in, p.expert_slots);
-    predict(in, &p);
-    p.needed = total_at(in, &p, min_u32(KV_PAGE, s->max_positions));
-    p.context_max = largest_context(in, &p);
-    p.context = choose_context(in, &p);
+    p.expert_slots = p.experts;
+    bool stream = !all_stay(in, &p);
+    struct plan least = p;
+    least.expert_slots = p.experts > 0 ? 0 : p.expert_slots;
+    least.staging_slots = p.experts > 0;
+    p.needed = total_at(in, &least, min_u32(KV_PAGE, s->max_positions));
+    p.context_max = largest_context(in, stream ? &least : &p);
+    least.needed = p.needed;
+    least.context_max = p.context_max;
+    p.context = stream && in->context == 0 ? streaming_context(in, &least) : choose_context(in, &p);
+    int r = stream ? share_slots(in, &p, e) : 0;
     fill_sums(in, p.context, &p);
+    fill_nodes(in, &p);
+    predict(in, &p);
     uint64_t pages = times(max_u32(in->sessions, 1), session_pages(p.context));
     p.kv_pages = (uint32_t)min_u64(pages, UINT32_MAX);
-    p.fits = p.total <= p.limit && pages <= UINT32_MAX;
+    p.fits = r == 0 && p.total <= p.limit && pages <= UINT32_MAX;
     describe_binding(in, &p);
-
-    int r = 0;
-    if (p.context > s->max_positions) {
-        r = refuse_context(in, &p, e);
-    } else if ((r = check_expert_ram(in, &p, e)) == 0 && p.fits) {
-        r = check_nodes(&p, e);
-    } else if (r == 0) {
-        r = refuse_total(in, &p, e);
-        if (p.binding == LIMIT_ADDRESS_SPACE && in->ubatch > OPS_MAX_ROWS && e != NULL) {
-            r = error_set(e, r, "%s; OpenBLAS maps %u MiB of addresses for each of %u threads, taken from this limit already: -ub 8 needs none",
-                          e->text, PLAN_GEMM_ADDRESSES >> 20, max_u32(in->threads, 1));
-        }
-    }
+    r = r < 0 ? r : verdict(in, &p, e);
     *ret = p;
     return r;
 }

@@ -18,6 +18,7 @@
 
 enum {
     PLAN_DEFAULT_CONTEXT = 32768,      /* most that is chosen without -c; a larger one is a decision of the user */
+    PLAN_USEFUL_CONTEXT = 4096,        /* with less, without -c, experts rather leave RAM */
     PLAN_MAX_UBATCH = 65536,           /* rows of a chunk beyond which nothing fits */
     PLAN_OPEN_STEPS = 2,               /* steps that may be open at once */
     PLAN_STAGING_BYTES = 16 << 20,     /* reads in flight while loading, page cache included */
@@ -30,11 +31,14 @@ enum {
 struct plan_input {
     const struct shape *shape;
     const struct machine *machine;
-    uint64_t resident_bytes, scale_bytes, expert_bytes, max_expert_bytes, tokenizer_bytes, table_bytes;
+    uint64_t resident_bytes, scale_bytes, tokenizer_bytes, table_bytes;
+    uint64_t expert_bytes;      /* slots of all experts, each of its own size */
+    uint64_t max_expert_bytes;  /* one slot that takes any expert */
     struct cost cost;           /* src/tier/cost_input.h; all zero: speed of prompts unknown */
     uint64_t idle_bytes;        /* of resident_bytes: not read for every token (embedding table, MTP layers) */
     uint32_t nodes;             /* memory nodes that weights are bound to; 0: none */
-    uint64_t node_bytes[WEIGHT_NODES_MAX]; /* of weights, as spread over nodes */
+    uint64_t node_bytes[WEIGHT_NODES_MAX]; /* of weights, as spread over nodes, with all experts */
+    uint64_t node_expert_bytes[WEIGHT_NODES_MAX], node_slot_bytes[WEIGHT_NODES_MAX]; /* of them all experts; one slot */
     uint64_t ram_setting;       /* --ram, 0: none */
     struct amount expert_ram;   /* --expert-ram */
     uint32_t threads;           /* workers */
@@ -49,7 +53,7 @@ struct plan {
     enum memory_limit binding;  /* which limit that is */
     uint64_t bytes[PURPOSE_COUNT]; /* sum = total */
     uint64_t total;
-    uint64_t needed;            /* least total that would work (smallest context, all experts in RAM in this build) */
+    uint64_t needed;            /* least total that would work: smallest context, one expert in RAM at a time */
     bool fits;
     bool node_short;            /* it fits but for a node that cannot hold its share */
     uint32_t context;           /* positions per session */
@@ -57,13 +61,16 @@ struct plan {
     uint32_t kv_pages;          /* pages of the pool */
     uint64_t kv_page_bytes;     /* one page, all layers */
     uint64_t kv_token_bytes;    /* one position, all layers */
-    uint64_t expert_slots;      /* RAM slots */
+    uint64_t experts;           /* routed experts, all layers */
+    uint64_t expert_slots;      /* of them stay in RAM at once; the others are read when they are used */
+    uint64_t staging_slots;     /* slots to read into, beside those: 0 if all stay */
     uint32_t nodes;             /* memory nodes that weights are bound to; 0: none */
     struct plan_node {
         int number;
         uint64_t weights, available; /* bytes; available 0: unknown */
     } node[WEIGHT_NODES_MAX];   /* [nodes] */
-    uint64_t token_bytes;       /* weights read per decoded token */
+    uint64_t token_bytes;       /* weights read from RAM per decoded token */
+    uint64_t token_nvme_bytes;  /* of them read from a drive before, if experts are used evenly */
     double decode_tok_s, prefill_tok_s; /* at best, 0: unknown (no measured rate) */
     char binding_text[160];     /* what bounds speed, one line */
 };

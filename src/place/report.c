@@ -34,7 +34,12 @@ void report_text(const struct plan *p, const struct shape *s, struct str *out)
     }
     str_printf(out, "context            %u positions, %s per position; largest that fits: %u\n", p->context,
                format_bytes(a, p->kv_token_bytes), p->context_max);
-    str_printf(out, "weights per token  %s\n", format_bytes(b, p->token_bytes));
+    if (p->staging_slots > 0) {
+        str_printf(out, "experts in RAM     %llu of %llu, and %llu slots to read into\n", (unsigned long long)p->expert_slots, (unsigned long long)p->experts,
+                   (unsigned long long)p->staging_slots);
+    }
+    str_printf(out, "weights per token  %s", format_bytes(b, p->token_bytes));
+    str_printf(out, p->token_nvme_bytes > 0 ? ", %s of them from the drive if experts are used evenly\n" : "\n", format_bytes(a, p->token_nvme_bytes));
     if (p->decode_tok_s > 0) {
         str_printf(out, "decode at best     %.2f tokens/s\n", p->decode_tok_s);
     } else {
@@ -76,6 +81,8 @@ void report_json(const struct plan *p, const struct shape *s, struct str *out)
                (unsigned long long)p->needed, memory_limit_name(p->binding));
     str_printf(out, "  \"context\": %u,\n  \"context_max\": %u,\n  \"kv_bytes_per_token\": %llu,\n  \"bytes_per_token\": %llu,\n",
                p->context, p->context_max, (unsigned long long)p->kv_token_bytes, (unsigned long long)p->token_bytes);
+    str_printf(out, "  \"nvme_bytes_per_token\": %llu,\n  \"experts\": %llu,\n  \"staging_slots\": %llu,\n", (unsigned long long)p->token_nvme_bytes,
+               (unsigned long long)p->experts, (unsigned long long)p->staging_slots);
     str_printf(out, "  \"expert_slots\": %llu,\n  \"decode_tok_s\": %.6g,\n  \"prefill_tok_s\": %.6g,\n  \"binding\": ",
                (unsigned long long)p->expert_slots, p->decode_tok_s, p->prefill_tok_s);
     str_json(out, p->binding_text, strlen(p->binding_text));

@@ -15,7 +15,10 @@
 #include "src/run/step.h"
 #include "src/tier/plan_input.h"
 
-enum { READ_DEPTH = 32, READ_CHUNK = 1 << 20 }; /* what drives need to reach their rate */
+enum {
+    READ_DEPTH = 32, READ_CHUNK = 1 << 20, /* what drives need to reach their rate */
+    EXPERT_REQUESTS = 1024,                /* of a reader: some hundred experts, as a long prompt asks for at once */
+};
 
 /* Remembers for reports. */
 static struct step_down *remember(struct engine *g, const char *what, const char *why)
@@ -93,7 +96,8 @@ static void announce_choices(struct engine *g)
     } facts[] = {
         {"gpu", s->gpu, "none: this build has no GPU back end", "no GPU"},
         {"mtp", s->mtp, "off for drafting: not in this build; the MTP layer can be scored", "no drafting"},
-        {"prefetch", s->prefetch, "off: all experts are in RAM", "all experts in RAM"},
+        {"prefetch", s->prefetch, g->plan.staging_slots > 0 ? "of the next layer of prompts only" : "off: all experts are in RAM",
+         g->plan.staging_slots > 0 ? "no prediction" : "all experts in RAM"},
     };
     char line[160] = "";
     for (size_t i = 0; i < ARRAY_LEN(facts); i++) {
@@ -282,9 +286,10 @@ static int open_weights(struct engine *g, const struct engine_hooks *hooks, stru
 {
     struct loader loader = {.reader = reader, .account = &g->account, .nodes = g->nodes.parts, .node_os = g->nodes.bind ? g->nodes.use.node_os : NULL, .log = &g->log, .clock = g->clock, .cancel = g->cancel, .progress = hooks->progress, .progress_ctx = hooks->ctx};
     uint64_t start = clock_now_ns(&g->clock);
-    loader.total = weights_resident_bytes(g->weights) + weights_expert_bytes(g->weights) + weights_scale_bytes(g->weights);
+    struct store_options so = {.cached = g->plan.expert_slots, .staging = (uint32_t)g->plan.staging_slots, .reader = g->expert_reader, .requests = EXPERT_REQUESTS};
+    loader.total = weights_resident_bytes(g->weights) + (g->expert_reader == NULL ? weights_expert_bytes(g->weights) : 0) + weights_scale_bytes(g->weights);
     int r = resident_create(g->weights, &loader, &g->resident, e);
-    r = r < 0 ? r : store_create(g->weights, &loader, &g->counters, &g->store, e);
+    r = r < 0 ? r : store_create(g->weights, &loader, &so, &g->counters, &g->store, e);
     announce_reader(g, reader);
     g->load_bytes = loader.done;
     g->load_seconds = clock_seconds_since(&g->clock, start);
@@ -309,6 +314,11 @@ static int open_pool_and_weights(struct engine *g, const struct engine_hooks *ho
     struct reader_options ro = {.kind = reader_kind_of(g->settings.io), .depth = READ_DEPTH, .chunk = READ_CHUNK, .direct = true, .fresh = true, .drop_behind = true};
     struct reader *reader = NULL;
     int r = g->script ? 0 : reader_create(&ro, &reader, e);
+    if (r == 0 && g->plan.staging_slots > 0) {
+        ro.fresh = false;
+        ro.requests = EXPERT_REQUESTS;
+        r = reader_create(&ro, &g->expert_reader, e);
+    }
     if (r == 0 && !g->script && g->settings.ubatch > OPS_MAX_ROWS) { /* otherwise no row is bulk */
         r = open_blas(g, flags, threads, e);
     }
@@ -406,6 +416,7 @@ void engine_close(struct engine *g)
     }
     steps_deinit(g);
     store_destroy(g->store);
+    reader_destroy(g->expert_reader);
     resident_destroy(g->resident);
     kv_pool_deinit(&g->kv);
     buffer_deinit(&g->cos_sin_memory);

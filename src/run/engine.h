@@ -53,6 +53,7 @@ struct engine {
     struct script *script;     /* scripted model: no weights, tokens from a file */
     struct resident *resident;
     struct store *store;
+    struct reader *expert_reader; /* of the experts that are read when they are used; NULL: all are in RAM */
     struct tokenizer *tokenizer; /* NULL: none */
     uint32_t *real_tokens;       /* [ceil(vocab/32)] bit mask of ids that are tokens */
     int32_t eos[SHAPE_MAX_EOS * 2];

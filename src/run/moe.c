@@ -16,6 +16,7 @@ struct moe_lists {
     uint32_t *row;    /* [n] row of the batch */
     uint32_t *to;     /* [n] row of expert_out: k to a row of the batch */
     struct expert_key *keys; /* [n_keys] experts in use, rising */
+    uint32_t *rows;   /* [n_keys] rows that use each */
     uint32_t n_keys, n;
 };
 
@@ -26,7 +27,8 @@ static struct moe_lists lists_build(const struct engine *g, const struct span *s
     struct moe_lists l = {.n = rows * k};
     l.offset = g->work.moe_lists;
     l.keys = (struct expert_key *)(void *)(l.offset + s->experts + 1);
-    l.row = l.offset + 2 * s->experts + 1;
+    l.rows = l.offset + 2 * s->experts + 1;
+    l.row = l.rows + s->experts;
     l.to = l.row + l.n;
     const int32_t *ids = g->work.ids + (size_t)span->begin * k;
     memset(l.offset, 0, (s->experts + 1) * sizeof(*l.offset));
@@ -36,6 +38,7 @@ static struct moe_lists lists_build(const struct engine *g, const struct span *s
     uint32_t at = 0;
     for (uint32_t x = 0; x < s->experts; x++) { /* offset[x]: end of expert x for the moment */
         if (l.offset[x]) {
+            l.rows[l.n_keys] = l.offset[x];
             l.keys[l.n_keys++] = (struct expert_key){(uint16_t)layer, (uint16_t)x};
         }
         at += l.offset[x];
@@ -83,6 +86,21 @@ static void sum_task(void *ctx, uint32_t task, uint32_t worker)
     });
 }
 
+/* A long chunk uses nearly all experts of every layer: while the last of this one are computed, the first of the next are read. */
+static void hint_next_layer(struct engine *g, uint32_t layer, const struct moe_lists *l)
+{
+    const struct shape *s = g->shape;
+    struct prediction next[WAVE_MAX];
+    uint32_t n = min_u32(s->experts, WAVE_MAX);
+    if (layer + 1 >= s->layers || !shape_layer_is_moe(s, layer + 1)) {
+        return;
+    }
+    for (uint32_t x = 0; x < n; x++) {
+        next[x] = (struct prediction){{(uint16_t)(layer + 1), (uint16_t)x}, (float)l->n_keys / (float)s->experts, 1};
+    }
+    store_hint(g->store, next, n);
+}
+
 /* All networks of a layer for one span: the shared expert goes with the first wave of the routed ones. */
 static int networks_run(struct engine *g, const struct span *span, uint32_t layer, struct activation *norm, struct error *e)
 {
@@ -95,13 +113,16 @@ static int networks_run(struct engine *g, const struct span *span, uint32_t laye
     if (l->matrix[ROLE_SHARED_GATE].rows != 0) {
         units[n++] = ffn_span_unit(g, span, &l->matrix[ROLE_SHARED_GATE], &l->matrix[ROLE_SHARED_UP], &l->matrix[ROLE_SHARED_DOWN]);
     }
-    int r = store_begin(g->store, lists.keys, lists.n_keys, &lease, e);
+    int r = store_begin(g->store, &(struct store_visit){.keys = lists.keys, .rows = lists.rows, .n = lists.n_keys, .passing = span->bulk}, &lease, e);
     if (r < 0) {
         return r;
     }
     while ((r = store_next(lease, g->cancel, views, WAVE_MAX, &n_views, e)) == 0 && n_views > 0) {
         for (uint32_t i = 0; i < n_views; i++) {
             units[n++] = expert_unit(g, &views[i], &lists, span->bulk);
+        }
+        if (span->bulk && store_waiting(lease) == 0) {
+            hint_next_layer(g, layer, &lists);
         }
         r = ffn_run(g, norm, units, n, e);
         store_release(lease, views, n_views);

@@ -76,6 +76,12 @@ void evict_visit(struct evict *c, uint64_t visit, const struct expert_key *keys,
  * of it. Chance 0, or a visit that has begun: nothing is expected. */
 void evict_expect(struct evict *c, struct expert_key key, uint64_t at, float chance);
 
+/* Whether the expert is in a slot. */
+static inline bool evict_has(const struct evict *c, struct expert_key key)
+{
+    return c->entries[(size_t)key.layer * c->options.experts + key.expert].slot != EVICT_NO_SLOT;
+}
+
 struct evict_answer {
     uint32_t slot; /* the expert's from now on; EVICT_NO_SLOT: it is not let in */
     bool evicted;

@@ -52,10 +52,10 @@ void heat_advance(struct heat *h, uint64_t visit)
     h->unit = exp2((double)(h->now - h->base) / h->half_life);
 }
 
-void heat_use(struct heat *h, struct expert_key key)
+void heat_use(struct heat *h, struct expert_key key, double uses)
 {
     assert(key.layer < h->layers && key.expert < h->experts);
-    h->weight[(size_t)key.layer * h->experts + key.expert] += h->unit;
+    h->weight[(size_t)key.layer * h->experts + key.expert] += uses * h->unit;
 }
 
 /* A use in every cycle adds up to 1 / (1 - 2^(-cycle / half_life)). */

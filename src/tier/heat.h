@@ -25,7 +25,7 @@ void heat_clear(struct heat *h); /* as after heat_init */
 /* Time goes on to this visit, never back. O(1), but for one pass over all weights every some hundred half-lives. */
 void heat_advance(struct heat *h, uint64_t visit);
 
-void heat_use(struct heat *h, struct expert_key key); /* once, now */
+void heat_use(struct heat *h, struct expert_key key, double uses); /* now */
 
 /* Orders experts by heat, whenever it is asked; a number to compare with others of the same moment only. Experts with the same
  * history are exactly equal. */

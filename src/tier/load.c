@@ -77,25 +77,39 @@ static void fail(struct walk *w, int status)
 
 static bool cancelled(const struct loader *l) { return l->cancel != NULL && atomic_load(l->cancel) != 0; }
 
-static void check_codes(struct walk *w, const struct piece *p)
+/* Bytes [0, n) of `code` are elements `first` on of a matrix of FP8 codes. */
+static int find_nan(const struct file *file, const char *name, uint32_t cols, uint64_t first, uint64_t offset, const unsigned char *code, uint64_t n, struct error *e)
 {
-    const unsigned char *code = p->extent->data + p->at;
     unsigned found = 0;
-    for (uint64_t i = 0; i < p->bytes; i++) { /* no early exit: this form is vectorised */
+    for (uint64_t i = 0; i < n; i++) { /* no early exit: this form is vectorised */
         found |= (code[i] & NAN_CODE) == NAN_CODE;
     }
-    if (found == 0 || w->status != 0) {
-        return;
+    if (found == 0) {
+        return 0;
     }
     uint64_t i = 0;
     while ((code[i] & NAN_CODE) != NAN_CODE) {
         i++;
     }
-    uint64_t element = p->extent->f8_begin + p->at + i;
-    fail(w, error_set(w->e, ERROR_FORMAT, "%s: tensor %s: NaN (FP8 code 0x%02x) at row %llu, column %llu, byte %llu of the file; the file is "
-                      "damaged or badly converted: download it again, `sluice check` lists all such places", p->extent->file->path,
-                      p->extent->name, code[i], (unsigned long long)(element / p->extent->f8_cols),
-                      (unsigned long long)(element % p->extent->f8_cols), (unsigned long long)(p->extent->offset + p->at + i)));
+    return error_set(e, ERROR_FORMAT, "%s: tensor %s: NaN (FP8 code 0x%02x) at row %llu, column %llu, byte %llu of the file; the file is "
+                     "damaged or badly converted: download it again, `sluice check` lists all such places", file->path, name, code[i],
+                     (unsigned long long)((first + i) / cols), (unsigned long long)((first + i) % cols), (unsigned long long)(offset + i));
+}
+
+int load_check_item(const struct load_item *item, struct error *e)
+{
+    const struct weight_ref *r = &item->ref;
+    return r->format != FORMAT_F8_E4M3 ? 0 : find_nan(r->file, r->name, r->cols, item->begin, r->offset + item->begin, item->data, item->bytes, e);
+}
+
+static void check_codes(struct walk *w, const struct piece *p)
+{
+    const struct extent *x = p->extent;
+    struct error found;
+    int r = w->status != 0 ? 0 : find_nan(x->file, x->name, x->f8_cols, x->f8_begin + p->at, x->offset + p->at, x->data + p->at, p->bytes, &found);
+    if (r < 0) {
+        fail(w, error_set(w->e, r, "%s", found.text));
+    }
 }
 
 static void submit_piece(struct walk *w)

@@ -46,6 +46,9 @@ struct load_item {
 /* Reads all items, in file order, up to LOAD_DEPTH pieces at once; checks F8 NaN codes. Error names file, tensor, offset. */
 int load_matrices(struct loader *l, const struct load_item *items, size_t n, struct error *e);
 
+/* Whether the bytes of an item that has been read are weights: FP8 NaN codes are ERROR_FORMAT, named as by load_matrices. */
+int load_check_item(const struct load_item *item, struct error *e);
+
 /* A vector (`scales` false) as float32 into out [ref.cols], or the FP8 scales of a matrix (`scales` true) into out
  * [ceil(rows/128), ceil(cols/128)]. */
 struct load_floats_item {

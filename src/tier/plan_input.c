@@ -40,8 +40,8 @@ void plan_input_init(struct plan_input *ret, const struct weights *w, const stru
         .resident_bytes = resident.weights,
         .idle_bytes = resident.idle,
         .scale_bytes = resident.scales + store.scales,
-        .expert_bytes = store.experts,
-        .max_expert_bytes = store.largest,
+        .expert_bytes = store.all,
+        .max_expert_bytes = store.slot,
         .table_bytes = store.tables + table_bytes(w),
         .ram_setting = settings->ram,
         .expert_ram = settings->expert_ram,
@@ -52,7 +52,9 @@ void plan_input_init(struct plan_input *ret, const struct weights *w, const stru
         .kv = kv_type_by_name(settings->kv_type),
     };
     for (uint32_t k = 0; k < nodes; k++) {
-        ret->node_bytes[k] = resident.node[k] + store.node[k];
+        ret->node_bytes[k] = resident.node[k] + store.all_node[k];
+        ret->node_expert_bytes[k] = store.all_node[k];
+        ret->node_slot_bytes[k] = store.slot_node[k];
     }
     cost_input_init(&ret->cost, w);
 }

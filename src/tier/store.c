@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns: the routed experts, all in RAM: one slot per (layer, expert) with gate, up and down one after the other, and the
- * pool of leases. Must not know: arithmetic. */
+/* Owns: leases of routed experts, the state of each expert, and who gets a slot (store.h). An expert is read into a spare slot; if it
+ * may stay, the slot is its own from then on and that of who left becomes spare: nothing is copied. Must not know: arithmetic. */
 #include "src/tier/store.h"
 
 #include <assert.h>
@@ -8,181 +8,229 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/tier/slot.h"
+#include "src/base/clock.h"
+#include "src/tier/evict.h"
+#include "src/tier/fetch.h"
+#include "src/tier/heat.h"
 
-enum { PARTS = 3 };
+enum { POLL_MS = 100, HALF_LIFE_TOKENS = 64 };
+
+static const double PASSING_WEIGHT = 0.25; /* of a row of a prompt, against one of an answer */
+
+enum expert_state { ABSENT, READING, READY };
+
+struct expert {
+    uint32_t slot;    /* READING, READY */
+    uint16_t users;   /* leases that ask for it or hold it */
+    uint8_t state;
+    bool predicted;   /* was read for a hint, and no lease has asked for it since */
+    uint64_t expires; /* predicted: the visit it is for */
+};
+
+enum entry_stage { ASKED, HELD, RETURNED };
 
 struct lease {
     struct store *store;
     uint16_t *experts; /* [store.experts] of which n are asked for, rising */
-    uint32_t n, next;  /* next: first not handed out */
-    uint32_t held;     /* handed out, not given back */
+    uint8_t *stage;    /* [store.experts] */
+    bool *was_there;   /* [store.experts] in RAM when it was asked for */
+    uint32_t n, handed_out;
     uint16_t layer;
     bool open;
 };
 
-struct slot {
-    struct weight_view part[PARTS]; /* gate, up, down */
-    uint64_t bytes;                 /* weights and scales */
-};
-
 struct store {
+    const struct weights *weights;
     uint32_t layers, experts;
-    uint32_t *first_slot;    /* [layers] index of expert 0, NO_SLOT in dense layers */
-    struct slot *slots;      /* [n_slots] in `tables` */
-    size_t n_slots;
+    bool all;                 /* every expert stays */
+    struct expert_slots slots;
+    struct expert *state;     /* [layers][experts] in `tables` */
+    uint32_t *spare;          /* [slots.n] of which n_spare belong to nobody */
+    uint32_t n_spare;
+    struct expert_key *predicted; /* [slots.n] of which n_predicted were read for hints or are being read */
+    uint32_t n_predicted, reserve; /* reserve: slots that no hint takes */
+    struct evict evict;
+    struct heat heat;
+    struct fetch fetch;
+    uint64_t visit;
     struct lease leases[STORE_LEASES];
-    struct slot_buffers weights;
     struct buffer tables;
-    struct counter *hits, *bytes_read;
+    struct expert_key *missed;    /* [experts] of the visit */
+    struct evict_answer *answers; /* [experts] */
+    uint32_t *found;              /* [experts] */
+    struct counter *hits, *hit_bytes, *misses, *read, *read_bytes, *admitted, *useful, *late, *wasted, *wasted_bytes;
 };
 
-enum { NO_SLOT = -1 };
+static struct expert *expert_of(const struct store *s, struct expert_key key) { return &s->state[(size_t)key.layer * s->experts + key.expert]; }
 
-static const struct weight_ref *part_ref(const struct expert_refs *x, int part)
+static bool stays(const struct store *s, struct expert_key key) { return s->all || evict_has(&s->evict, key); }
+
+/* ---- sizes ---- */
+
+static uint64_t own_tables_bytes(const struct weights *w, uint64_t slots)
 {
-    return part == 0 ? &x->gate : part == 1 ? &x->up : &x->down;
-}
-
-/* ---- layout ---- */
-
-static struct slot_place take(struct slot_cursor *c, const struct weight_ref *ref)
-{
-    return slot_take(c, ref, weight_tile_rows(ref->rows, ref->cols));
-}
-
-static uint64_t expert_bytes(const struct slot_cursor *c)
-{
-    uint64_t sum = 0;
-    for (uint32_t k = 0; k < c->nodes; k++) {
-        sum += c->node[k];
-    }
-    return sum;
-}
-
-/* Takes the places of all experts. */
-static uint64_t walk(struct slot_cursor *c, const struct weights *w, uint64_t *ret_largest)
-{
-    uint64_t n_slots = 0;
-    for (uint32_t i = 0; i < shape_all_layers(&w->shape); i++) {
-        const struct expert_refs *x = w->layers[i].experts;
-        for (uint32_t j = 0; x != NULL && j < w->shape.experts; j++, n_slots++) {
-            uint64_t before = expert_bytes(c);
-            for (int part = 0; part < PARTS; part++) {
-                take(c, part_ref(&x[j], part));
-            }
-            *ret_largest = max_u64(*ret_largest, expert_bytes(c) - before);
-        }
-    }
-    return n_slots;
-}
-
-static uint64_t table_bytes(const struct shape *s, uint64_t n_slots)
-{
-    return align_up_u64(n_slots * sizeof(struct slot) + (uint64_t)STORE_LEASES * s->experts * sizeof(uint16_t) +
-                        shape_all_layers(s) * sizeof(uint32_t), SLOT_PAGE);
+    uint64_t experts = w->shape.experts, lease = sizeof(uint16_t) + sizeof(uint8_t) + sizeof(bool);
+    uint64_t visit = sizeof(struct expert_key) + sizeof(struct evict_answer) + sizeof(uint32_t);
+    return align_up_u64(shape_all_layers(&w->shape) * experts * sizeof(struct expert) + slots * (sizeof(uint32_t) + sizeof(struct expert_key)) +
+                        experts * visit + STORE_LEASES * experts * lease, SLOT_PAGE);
 }
 
 void store_measure(const struct weights *w, uint32_t nodes, struct store_sizes *ret)
 {
-    struct slot_cursor c = {.nodes = nodes};
-    struct store_sizes sizes = {0};
-    sizes.tables = table_bytes(&w->shape, walk(&c, w, &sizes.largest));
-    sizes.scales = slot_scales_bytes(&c);
+    struct expert_slots_sizes sizes;
+    expert_slots_measure(w, nodes, &sizes);
+    uint64_t beside = sizes.experts * (sizeof(double) + sizeof(struct evict_entry) + sizeof(struct evict_slot) + sizeof(struct fetch_flight));
+    *ret = (struct store_sizes){.experts = sizes.experts, .scales = sizes.scales,
+                                .tables = own_tables_bytes(w, sizes.experts) + expert_slots_table_bytes(w, nodes, sizes.experts) + beside};
     for (uint32_t k = 0; k < nodes; k++) {
-        sizes.node[k] = slot_node_bytes(&c, k);
-        sizes.experts += sizes.node[k];
+        ret->all += ret->all_node[k] = sizes.all[k];
+        ret->slot += ret->slot_node[k] = sizes.each[k];
     }
-    *ret = sizes;
 }
 
 /* ---- create ---- */
 
-struct fill {
-    struct load_item *matrices;      /* [3 * slots * nodes] */
-    struct load_floats_item *scales; /* [3 * slots] */
-    size_t n_matrices, n_scales;
-    struct slot_cursor cursor;
-};
-
-static void fill_slot(struct store *s, struct slot *slot, const struct expert_refs *x, struct fill *f)
+static void *carve(char **at, size_t bytes)
 {
-    for (int i = 0; i < PARTS; i++) {
-        const struct weight_ref *ref = part_ref(x, i);
-        struct slot_place p = take(&f->cursor, ref);
-        slot->part[i] = slot_view(&s->weights, ref, &p);
-        slot->bytes += ref->bytes + load_scale_count(ref) * sizeof(float);
-        f->n_matrices += slot_reads(&s->weights, ref, &p, &f->matrices[f->n_matrices]);
-        if (ref->scale != NULL) {
-            f->scales[f->n_scales++] = (struct load_floats_item){*ref, slot_scales(&s->weights, &p), true};
+    void *p = *at;
+    *at += bytes;
+    return p;
+}
+
+static int allocate_tables(struct store *s, struct account *account, struct error *e)
+{
+    int r = buffer_init(&s->tables, account, PURPOSE_TABLES, own_tables_bytes(s->weights, s->slots.n), e);
+    if (r < 0) {
+        return r;
+    }
+    char *at = s->tables.data;
+    s->state = carve(&at, (size_t)s->layers * s->experts * sizeof(*s->state)); /* from the strictest alignment down */
+    s->answers = carve(&at, s->experts * sizeof(*s->answers));
+    s->spare = carve(&at, s->slots.n * sizeof(*s->spare));
+    s->predicted = carve(&at, s->slots.n * sizeof(*s->predicted));
+    s->missed = carve(&at, s->experts * sizeof(*s->missed));
+    s->found = carve(&at, s->experts * sizeof(*s->found));
+    for (uint32_t i = 0; i < STORE_LEASES; i++) {
+        s->leases[i] = (struct lease){.store = s, .experts = carve(&at, s->experts * sizeof(uint16_t))};
+    }
+    for (uint32_t i = 0; i < STORE_LEASES; i++) {
+        s->leases[i].stage = carve(&at, s->experts);
+        s->leases[i].was_there = carve(&at, s->experts * sizeof(bool));
+    }
+    return 0;
+}
+
+static int register_counters(struct store *s, struct counters *c, struct error *e)
+{
+    struct {
+        struct counter **at;
+        const char *name, *help;
+    } list[] = {
+        {&s->hits, "expert.ram.hits", "experts used from RAM"},
+        {&s->hit_bytes, "expert.ram.bytes", "bytes of experts used from RAM"},
+        {&s->misses, "expert.ram.misses", "experts that were not in RAM when they were asked for"},
+        {&s->read, "expert.nvme.hits", "of them read from a drive"},
+        {&s->read_bytes, "expert.nvme.bytes", "bytes of those"},
+        {&s->admitted, "expert.ram.admitted", "experts that came to stay in RAM"},
+        {&s->useful, "prefetch.useful", "experts read ahead that were there when asked for"},
+        {&s->late, "prefetch.late", "experts read ahead that were on their way when asked for"},
+        {&s->wasted, "prefetch.wasted", "experts read ahead that nobody asked for in time"},
+        {&s->wasted_bytes, "prefetch.wasted_bytes", "bytes of those"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(list); i++) {
+        *list[i].at = counters_register(c, list[i].name, list[i].help);
+        if (*list[i].at == NULL) {
+            return error_set(e, -ENOSPC, "the table of counters is full");
+        }
+    }
+    return 0;
+}
+
+/* Every expert, in order of layer and number. */
+static void for_each(const struct store *s, void (*use)(void *ctx, struct expert_key key, uint32_t index), void *ctx)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->layers; i++) {
+        for (uint32_t j = 0; s->weights->layers[i].experts != NULL && j < s->experts; j++) {
+            use(ctx, (struct expert_key){(uint16_t)i, (uint16_t)j}, n++);
         }
     }
 }
 
-static int read_experts(struct store *s, const struct weights *w, struct loader *loader, struct error *e)
+struct fill {
+    struct store *s;
+    struct load_item *matrices;      /* NULL: weights are not read */
+    struct load_floats_item *scales;
+    size_t n_matrices, n_scales;
+};
+
+static void fill_expert(void *ctx, struct expert_key key, uint32_t index)
 {
-    size_t n = PARTS * s->n_slots;
-    if (n == 0) {
-        return 0; /* a model of dense layers only */
+    struct fill *f = ctx;
+    f->n_scales += expert_slots_scale_reads(&f->s->slots, key, &f->scales[f->n_scales]);
+    if (f->matrices != NULL) {
+        f->n_matrices += expert_slots_reads(&f->s->slots, key, index, &f->matrices[f->n_matrices]);
+        *expert_of(f->s, key) = (struct expert){.slot = index, .state = READY};
     }
-    size_t reads = n * loader->nodes;
-    struct fill f = {.matrices = calloc(reads, sizeof(*f.matrices)), .scales = calloc(n, sizeof(*f.scales)), .cursor.nodes = loader->nodes};
-    int r = f.matrices != NULL && f.scales != NULL ? 0 : error_nomem(e, "list of reads", reads * sizeof(*f.matrices));
-    for (uint32_t i = 0; r == 0 && i < s->layers; i++) {
-        for (uint32_t j = 0; w->layers[i].experts != NULL && j < s->experts; j++) {
-            fill_slot(s, &s->slots[s->first_slot[i] + j], &w->layers[i].experts[j], &f);
-        }
+}
+
+/* Scales of all experts, and all experts if they stay. */
+static int read_at_create(struct store *s, uint64_t experts, struct loader *loader, struct error *e)
+{
+    size_t scales = EXPERT_PARTS * experts, reads = s->all ? scales * loader->nodes : 0;
+    struct fill f = {.s = s, .matrices = reads > 0 ? calloc(reads, sizeof(*f.matrices)) : NULL, .scales = calloc(scales + 1, sizeof(*f.scales))};
+    int r = f.scales != NULL && (reads == 0 || f.matrices != NULL) ? 0 : error_nomem(e, "list of reads", reads * sizeof(*f.matrices));
+    if (r == 0) {
+        for_each(s, fill_expert, &f);
+        r = load_floats(loader, f.scales, f.n_scales, e);
+        r = r < 0 ? r : load_matrices(loader, f.matrices, f.n_matrices, e);
     }
-    r = r < 0 ? r : load_floats(loader, f.scales, f.n_scales, e);
-    r = r < 0 ? r : load_matrices(loader, f.matrices, f.n_matrices, e);
     free(f.matrices);
     free(f.scales);
     return r;
 }
 
-static void carve_tables(struct store *s, const struct weights *w)
+static uint32_t moe_layers(const struct shape *s)
 {
-    s->slots = s->tables.data;
-    s->first_slot = (uint32_t *)(void *)(s->slots + s->n_slots);
-    uint16_t *experts = (uint16_t *)(void *)(s->first_slot + s->layers);
-    uint32_t next = 0;
+    uint32_t n = 0;
     for (uint32_t i = 0; i < s->layers; i++) {
-        s->first_slot[i] = w->layers[i].experts != NULL ? next : (uint32_t)NO_SLOT;
-        next += w->layers[i].experts != NULL ? s->experts : 0;
+        n += shape_layer_is_moe(s, i);
     }
-    for (uint32_t i = 0; i < STORE_LEASES; i++) {
-        s->leases[i] = (struct lease){.store = s, .experts = experts + (size_t)i * s->experts};
-    }
+    return n;
 }
 
-static int allocate(struct store *s, const struct weights *w, const struct loader *loader, struct error *e)
+/* What experts need that come and go. */
+static int open_streaming(struct store *s, const struct store_options *o, struct error *e)
 {
-    struct slot_cursor c = {.nodes = loader->nodes};
-    uint64_t largest = 0, n_slots = walk(&c, w, &largest);
-    int r = buffer_init(&s->tables, loader->account, PURPOSE_TABLES, table_bytes(&w->shape, n_slots), e);
-    r = r < 0 ? r : slot_buffers_init(&s->weights, &c, loader, PURPOSE_EXPERTS, e);
-    if (r == 0) {
-        carve_tables(s, w);
+    uint32_t cycle = max_u32(moe_layers(&s->weights->shape), 1);
+    struct evict_options eo = {.policy = EVICT_ODDS, .slots = (uint32_t)o->cached, .layers = s->layers, .experts = s->experts, .cycle = cycle, .heat = &s->heat};
+    for (uint32_t i = 0; i < s->slots.n; i++) {
+        s->spare[s->n_spare++] = s->slots.n - 1 - i;
     }
-    return r;
+    s->reserve = (o->staging + 1) / 2;
+    int r = heat_init(&s->heat, s->layers, s->experts, HALF_LIFE_TOKENS * cycle, e);
+    r = r < 0 ? r : evict_init(&s->evict, &eo, e);
+    return r < 0 ? r : fetch_init(&s->fetch, o->reader, o->requests, &s->slots, e);
 }
 
-int store_create(const struct weights *w, struct loader *loader, struct counters *counters, struct store **ret, struct error *e)
+int store_create(const struct weights *w, struct loader *loader, const struct store_options *o, struct counters *counters, struct store **ret, struct error *e)
 {
     struct store *s = calloc(1, sizeof(*s));
+    struct expert_slots_sizes sizes;
     if (s == NULL) {
         return error_nomem(e, "expert store", sizeof(*s));
     }
+    expert_slots_measure(w, loader->nodes, &sizes);
+    s->weights = w;
     s->layers = shape_all_layers(&w->shape);
     s->experts = w->shape.experts;
-    for (uint32_t i = 0; i < s->layers; i++) {
-        s->n_slots += w->layers[i].experts != NULL ? s->experts : 0;
-    }
-    s->hits = counters_register(counters, "expert.ram.hits", "experts used from RAM");
-    s->bytes_read = counters_register(counters, "expert.ram.bytes", "bytes of experts used from RAM");
-    int r = s->hits != NULL && s->bytes_read != NULL ? 0 : error_set(e, -ENOSPC, "the table of counters is full");
-    r = r < 0 ? r : allocate(s, w, loader, e);
-    r = r < 0 ? r : read_experts(s, w, loader, e);
+    s->all = o->cached >= sizes.experts;
+    assert(s->all || (o->staging > 0 && o->reader != NULL));
+    int r = register_counters(s, counters, e);
+    r = r < 0 ? r : expert_slots_init(&s->slots, w, (uint32_t)(s->all ? sizes.experts : o->cached + o->staging), loader, e);
+    r = r < 0 ? r : allocate_tables(s, loader->account, e);
+    r = r < 0 || s->all ? r : open_streaming(s, o, e);
+    r = r < 0 ? r : read_at_create(s, sizes.experts, loader, e);
     if (r < 0) {
         store_destroy(s);
         return r;
@@ -191,26 +239,106 @@ int store_create(const struct weights *w, struct loader *loader, struct counters
     return 0;
 }
 
-const struct slot_buffers *store_buffers(const struct store *s) { return &s->weights; }
-
 void store_destroy(struct store *s)
 {
     if (s == NULL) {
         return;
     }
-    slot_buffers_deinit(&s->weights);
+    if (s->fetch.flights != NULL) {
+        fetch_deinit(&s->fetch);
+    }
+    evict_deinit(&s->evict);
+    heat_deinit(&s->heat);
+    expert_slots_deinit(&s->slots);
     buffer_deinit(&s->tables);
     free(s);
 }
 
-/* ---- leases ---- */
+const struct slot_buffers *store_buffers(const struct store *s) { return &s->slots.buffers; }
+bool store_streams(const struct store *s) { return !s->all; }
+
+/* ---- slots ---- */
+
+/* Makes the slot of an expert spare when nobody has a claim to it. */
+static void let_go(struct store *s, struct expert_key key)
+{
+    struct expert *x = expert_of(s, key);
+    if (x->state == READY && x->users == 0 && !x->predicted && !stays(s, key)) {
+        x->state = ABSENT;
+        s->spare[s->n_spare++] = x->slot;
+    }
+}
+
+/* Ends the claim that a hint gave. */
+static void forget_prediction(struct store *s, uint32_t i, bool wasted)
+{
+    struct expert_key key = s->predicted[i];
+    s->predicted[i] = s->predicted[--s->n_predicted];
+    expert_of(s, key)->predicted = false;
+    if (wasted) {
+        counter_add(s->wasted, 1);
+        counter_add(s->wasted_bytes, expert_slots_bytes(&s->slots, key));
+        if (expert_of(s, key)->state == READING) {
+            fetch_cancel(&s->fetch, expert_of(s, key)->slot);
+        }
+    }
+    let_go(s, key);
+}
+
+/* Hints whose visit is past, or all, if a lease needs their slots. */
+static void expire_predictions(struct store *s, bool all)
+{
+    for (uint32_t i = 0; i < s->n_predicted;) {
+        if (all || expert_of(s, s->predicted[i])->expires < s->visit) {
+            forget_prediction(s, i, true);
+        } else {
+            i++;
+        }
+    }
+}
+
+static void start(struct store *s, struct expert_key key, enum read_priority priority)
+{
+    struct expert *x = expert_of(s, key);
+    x->slot = s->spare[--s->n_spare];
+    x->state = READING;
+    fetch_start(&s->fetch, key, x->slot, priority);
+}
+
+/* Books experts that have arrived, waiting up to timeout_ms for the first. Returns the first failure of one of `layer` that a lease
+ * asks for; a failed hint is just not there. */
+static int take_arrivals(struct store *s, int timeout_ms, uint16_t layer, struct error *e)
+{
+    struct fetch_arrival a;
+    struct error failure;
+    int r = 0;
+    while (!s->all && fetch_collect(&s->fetch, timeout_ms, &a, &failure) > 0) {
+        struct expert *x = expert_of(s, a.key);
+        timeout_ms = 0;
+        x->state = READY;
+        if (a.status < 0) {
+            if (a.status != -ECANCELED && x->users > 0 && a.key.layer == layer && r == 0) {
+                r = error_set(e, failure.code, "%s", failure.text);
+            }
+            if (stays(s, a.key)) {
+                evict_drop(&s->evict, a.key);
+            }
+            x->state = ABSENT;
+            s->spare[s->n_spare++] = x->slot;
+        }
+        let_go(s, a.key);
+    }
+    return r;
+}
+
+/* ---- leases: begin ---- */
 
 static int check_keys(const struct store *s, const struct expert_key *keys, uint32_t n, struct error *e)
 {
     if (n == 0 || n > s->experts) {
         return error_set(e, -EINVAL, "a lease of %u experts; 1 to %u are possible", n, s->experts);
     }
-    if (keys[0].layer >= s->layers || s->first_slot[keys[0].layer] == (uint32_t)NO_SLOT) {
+    if (keys[0].layer >= s->layers || s->weights->layers[keys[0].layer].experts == NULL) {
         return error_set(e, -EINVAL, "a lease of layer %u, which has no routed experts", keys[0].layer);
     }
     for (uint32_t i = 0; i < n; i++) {
@@ -223,69 +351,247 @@ static int check_keys(const struct store *s, const struct expert_key *keys, uint
     return 0;
 }
 
-int store_begin(struct store *s, const struct expert_key *keys, uint32_t n, struct lease **ret, struct error *e)
+/* Puts the n hottest of the missed experts first. */
+static void hottest_first(struct store *s, uint32_t missed, uint32_t n)
 {
-    int r = check_keys(s, keys, n, e);
-    if (r < 0) {
-        return r;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t best = i;
+        for (uint32_t j = i + 1; j < missed; j++) {
+            best = heat_weight(&s->heat, s->missed[j]) > heat_weight(&s->heat, s->missed[best]) ? j : best;
+        }
+        struct expert_key key = s->missed[best];
+        s->missed[best] = s->missed[i];
+        s->missed[i] = key;
     }
-    uint32_t i = 0;
-    while (i < STORE_LEASES && s->leases[i].open) {
-        i++;
+}
+
+/* Who stays from now on. Those who leave give their slots back as soon as nobody holds them. */
+static void admit(struct store *s, const struct store_visit *v)
+{
+    uint32_t n = 0;
+    evict_visit(&s->evict, s->visit, v->keys, v->n, s->found);
+    for (uint32_t i = 0; i < v->n; i++) {
+        if (s->found[i] == EVICT_NO_SLOT) {
+            s->missed[n++] = v->keys[i];
+        }
     }
-    if (i == STORE_LEASES) {
-        return error_set(e, -EBUSY, "all %d leases are open", STORE_LEASES);
+    if (v->passing) { /* into free slots only, the first layers do not take all of them */
+        uint32_t share = max_u32(s->evict.options.slots / s->evict.options.cycle, 1), missed = n;
+        n = min_u32(n, min_u32(s->evict.n_free, share));
+        hottest_first(s, missed, n);
     }
-    struct lease *l = &s->leases[i];
-    for (uint32_t k = 0; k < n; k++) {
-        l->experts[k] = keys[k].expert;
+    evict_admit(&s->evict, s->missed, n, s->answers);
+    for (uint32_t i = 0; i < n; i++) {
+        counter_add(s->admitted, s->answers[i].slot != EVICT_NO_SLOT);
+        if (s->answers[i].evicted) {
+            let_go(s, s->answers[i].victim);
+        }
     }
-    l->n = n;
-    l->next = l->held = 0;
-    l->layer = keys[0].layer;
-    l->open = true;
+}
+
+/* Counts the uses of a visit, and decides who stays. */
+static void visit(struct store *s, const struct store_visit *v)
+{
+    s->visit++;
+    heat_advance(&s->heat, s->visit);
+    for (uint32_t i = 0; i < v->n; i++) {
+        double rows = v->rows != NULL ? v->rows[i] : 1;
+        heat_use(&s->heat, v->keys[i], v->passing ? PASSING_WEIGHT * rows : rows);
+    }
+    admit(s, v);
+    expire_predictions(s, false);
+}
+
+/* A lease asks for an expert. Returns whether it is in RAM. */
+static bool ask(struct store *s, struct expert_key key)
+{
+    struct expert *x = expert_of(s, key);
+    x->users++;
+    if (x->predicted) {
+        uint32_t i = 0;
+        while (s->predicted[i].layer != key.layer || s->predicted[i].expert != key.expert) {
+            i++;
+        }
+        counter_add(x->state == READY ? s->useful : s->late, 1);
+        forget_prediction(s, i, false);
+        if (x->state == READING) {
+            fetch_raise(&s->fetch, x->slot);
+        }
+    }
+    return x->state == READY;
+}
+
+static struct lease *free_lease(struct store *s)
+{
+    for (uint32_t i = 0; i < STORE_LEASES; i++) {
+        if (!s->leases[i].open) {
+            return &s->leases[i];
+        }
+    }
+    return NULL;
+}
+
+/* Starts reads of what the lease asks for, as far as there are slots. */
+static void start_reads(struct lease *l)
+{
+    struct store *s = l->store;
+    for (uint32_t i = 0; i < l->n && !s->all; i++) {
+        struct expert_key key = {l->layer, l->experts[i]};
+        if (l->stage[i] != ASKED || expert_of(s, key)->state != ABSENT) {
+            continue;
+        }
+        if (s->n_spare == 0) {
+            expire_predictions(s, true);
+        }
+        if (s->n_spare == 0 || !fetch_has_room(&s->fetch)) {
+            return;
+        }
+        start(s, key, READ_DEMAND);
+    }
+}
+
+int store_begin(struct store *s, const struct store_visit *v, struct lease **ret, struct error *e)
+{
+    int r = check_keys(s, v->keys, v->n, e);
+    struct lease *l = free_lease(s);
+    if (r < 0 || l == NULL) {
+        return r < 0 ? r : error_set(e, -EBUSY, "all %d leases are open", STORE_LEASES);
+    }
+    *l = (struct lease){.store = s, .experts = l->experts, .stage = l->stage, .was_there = l->was_there, .n = v->n, .layer = v->keys[0].layer, .open = true};
+    if (!s->all) {
+        take_arrivals(s, 0, (uint16_t)~0u, NULL);
+    }
+    for (uint32_t i = 0; i < v->n; i++) { /* before anybody leaves */
+        l->experts[i] = v->keys[i].expert;
+        l->stage[i] = ASKED;
+        l->was_there[i] = ask(s, v->keys[i]);
+    }
+    if (!s->all) {
+        visit(s, v);
+        start_reads(l);
+    }
     *ret = l;
     return 0;
 }
 
+uint32_t store_waiting(const struct lease *l)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < l->n; i++) {
+        n += l->stage[i] == ASKED && expert_of(l->store, (struct expert_key){l->layer, l->experts[i]})->state != READY;
+    }
+    return n;
+}
+
+/* ---- leases: hand out, give back ---- */
+
+static void hand_out(struct lease *l, uint32_t i, struct expert_view *ret)
+{
+    struct store *s = l->store;
+    struct expert_key key = {l->layer, l->experts[i]};
+    struct weight_view part[EXPERT_PARTS];
+    expert_slots_view(&s->slots, key, expert_of(s, key)->slot, part);
+    *ret = (struct expert_view){.key = key, .gate = part[0], .up = part[1], .down = part[2], .where = l->was_there[i] ? TIER_RAM : TIER_NVME};
+    counter_add(l->was_there[i] ? s->hits : s->misses, 1);
+    counter_add(s->read, !l->was_there[i]);
+    counter_add(l->was_there[i] ? s->hit_bytes : s->read_bytes, expert_slots_bytes(&s->slots, key));
+    l->stage[i] = HELD;
+    l->handed_out++;
+}
+
+/* What is ready, in rising order. */
+static uint32_t collect_ready(struct lease *l, struct expert_view *views, uint32_t max)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < l->n && n < max; i++) {
+        if (l->stage[i] == ASKED && expert_of(l->store, (struct expert_key){l->layer, l->experts[i]})->state == READY) {
+            hand_out(l, i, &views[n++]);
+        }
+    }
+    return n;
+}
+
 int store_next(struct lease *l, const atomic_int *cancel, struct expert_view *views, uint32_t max, uint32_t *ret_n, struct error *e)
 {
-    if (cancel != NULL && atomic_load_explicit(cancel, memory_order_relaxed) != 0) {
-        return error_set(e, ERROR_INTERRUPTED, "interrupted");
+    struct store *s = l->store;
+    *ret_n = 0;
+    for (int timeout_ms = 0;; timeout_ms = POLL_MS) {
+        if (cancel != NULL && atomic_load_explicit(cancel, memory_order_relaxed) != 0) {
+            return error_set(e, ERROR_INTERRUPTED, "interrupted");
+        }
+        int r = take_arrivals(s, timeout_ms, l->layer, e);
+        if (r < 0) {
+            return r;
+        }
+        start_reads(l);
+        *ret_n = collect_ready(l, views, max);
+        if (*ret_n > 0 || l->handed_out == l->n || max == 0) {
+            return 0;
+        }
+        if (s->fetch.under_way == 0) {
+            return error_set(e, -EBUSY, "layer %u: other leases hold all slots of experts", l->layer);
+        }
     }
-    const struct store *s = l->store;
-    uint32_t n = min_u32(max, l->n - l->next);
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        uint16_t expert = l->experts[l->next + i];
-        const struct slot *slot = &s->slots[s->first_slot[l->layer] + expert];
-        views[i] = (struct expert_view){
-            .key = {l->layer, expert}, .gate = slot->part[0], .up = slot->part[1], .down = slot->part[2], .where = TIER_RAM};
-        bytes += slot->bytes;
+}
+
+static void give_back(struct lease *l, uint32_t i)
+{
+    struct expert_key key = {l->layer, l->experts[i]};
+    assert(l->stage[i] != RETURNED && expert_of(l->store, key)->users > 0);
+    l->stage[i] = RETURNED;
+    expert_of(l->store, key)->users--;
+    if (!l->store->all) {
+        let_go(l->store, key);
     }
-    l->next += n;
-    l->held += n;
-    counter_add(s->hits, n);
-    counter_add(s->bytes_read, bytes);
-    *ret_n = n;
-    return 0;
 }
 
 void store_release(struct lease *l, const struct expert_view *views, uint32_t n)
 {
-    (void)views; /* experts in RAM stay where they are */
-    assert(n <= l->held);
-    l->held -= n;
-}
-
-void store_end(struct lease *l)
-{
-    if (l != NULL) {
-        l->open = false;
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < n; i++, at++) { /* in the order they were handed out */
+        while (at < l->n && l->experts[at] != views[i].key.expert) {
+            at++;
+        }
+        assert(at < l->n && l->stage[at] == HELD);
+        give_back(l, at);
     }
 }
 
+/* What is on its way and does not stay is given up. */
+void store_end(struct lease *l)
+{
+    if (l == NULL || !l->open) {
+        return;
+    }
+    for (uint32_t i = 0; i < l->n; i++) {
+        struct expert_key key = {l->layer, l->experts[i]};
+        const struct expert *x = expert_of(l->store, key);
+        if (l->stage[i] != RETURNED) {
+            give_back(l, i);
+            if (x->state == READING && x->users == 0 && !stays(l->store, key)) {
+                fetch_cancel(&l->store->fetch, x->slot);
+            }
+        }
+    }
+    l->open = false;
+}
+
+/* ---- hints ---- */
+
 void store_hint(struct store *s, const struct prediction *p, uint32_t n)
 {
-    (void)s, (void)p, (void)n; /* nothing moves while every expert is in RAM */
+    if (s->all) {
+        return; /* nothing moves */
+    }
+    take_arrivals(s, 0, (uint16_t)~0u, NULL);
+    for (uint32_t i = 0; i < n; i++) {
+        struct expert *x = expert_of(s, p[i].key);
+        evict_expect(&s->evict, p[i].key, s->visit + p[i].ahead, p[i].probability);
+        if (x->state == ABSENT && x->users == 0 && s->n_spare > s->reserve && fetch_has_room(&s->fetch)) {
+            start(s, p[i].key, READ_PREDICTED);
+            x->predicted = true;
+            s->predicted[s->n_predicted++] = p[i].key;
+        }
+        x->expires = x->predicted ? s->visit + p[i].ahead : 0;
+    }
 }

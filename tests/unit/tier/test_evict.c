@@ -65,7 +65,7 @@ static void test_heat_is_the_decayed_sum_of_uses(void **state)
         uint32_t x = next_random(&rng) % KEYS;
         heat_advance(&h, now);
         if (n[x] < VISITS) {
-            heat_use(&h, key_of(x));
+            heat_use(&h, key_of(x), 1);
             uses[x][n[x]++] = now;
         }
         for (uint32_t i = 0; i < KEYS; i++) {
@@ -86,7 +86,7 @@ static void test_heat_does_not_drift(void **state)
     double steady = 1 / heat_per_use(&h, 3);
     for (uint64_t visit = 1; visit < 6000000; visit += 3) {
         heat_advance(&h, visit);
-        heat_use(&h, key);
+        heat_use(&h, key, 1);
         if (visit > 20000) {
             double error = heat_value(&h, key) / steady - 1;
             assert_true(error < 1e-11 && error > -1e-11);
@@ -96,7 +96,7 @@ static void test_heat_does_not_drift(void **state)
     assert_true(fabs(heat_value(&h, key) / steady - 0.5) < 0.01);
     heat_advance(&h, UINT64_C(1) << 60);
     assert_true(heat_value(&h, key) == 0);
-    heat_use(&h, key);
+    heat_use(&h, key, 1);
     assert_true(heat_value(&h, key) == 1);
     heat_clear(&h);
     assert_true(heat_value(&h, key) == 0 && h.now == 0);
@@ -111,8 +111,8 @@ static void test_equal_histories_are_exactly_equal(void **state)
     assert_int_equal(heat_init(&h, 1, 2, 3, NULL), 0);
     for (uint64_t visit = 1; visit < 100000; visit += 1 + next_random(&rng) % 9) {
         heat_advance(&h, visit);
-        heat_use(&h, (struct expert_key){0, 0});
-        heat_use(&h, (struct expert_key){0, 1});
+        heat_use(&h, (struct expert_key){0, 0}, 1);
+        heat_use(&h, (struct expert_key){0, 1}, 1);
         assert_true(heat_weight(&h, (struct expert_key){0, 0}) == heat_weight(&h, (struct expert_key){0, 1}));
     }
     heat_deinit(&h);
@@ -274,7 +274,7 @@ static void play_visit(struct play *p, uint64_t visit)
     for (uint32_t i = 0; i < n; i++) {
         uint32_t x = index_of(keys[i]);
         assert_int_equal(slots[i], p->slot_of[x]);
-        heat_use(&p->heat, keys[i]);
+        heat_use(&p->heat, keys[i], 1);
         p->naive.uses[x][p->naive.n_uses[x]++] = visit;
         if (slots[i] == EVICT_NO_SLOT) {
             missed[n_missed++] = keys[i];

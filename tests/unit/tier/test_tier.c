@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loading the demo model: every byte where it belongs, damage named, interruption, the account against the plan; and the
- * lease contract of the expert store. */
+/* Loading the demo model: every byte where it belongs, damage named, interruption, the account against the plan. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,113 +14,9 @@
 
 #include "common/exact.h"
 #include "io/container.h"
-#include "src/model/bind.h"
 #include "src/tier/plan_input.h"
 #include "src/tier/resident.h"
-#include "src/tier/store.h"
-
-struct fixture {
-    char folder[64];
-    struct weights *weights;
-    struct reader *reader;
-    struct account account;
-    struct counters counters;
-    struct loader loader;
-    atomic_int cancel;
-    uint32_t calls;           /* of progress */
-    uint32_t cancel_at_call;  /* 0: never */
-    uint64_t last_done, last_total;
-};
-
-static void on_progress(void *ctx, uint64_t done, uint64_t total, double seconds)
-{
-    struct fixture *f = ctx;
-    (void)seconds;
-    assert_true(done <= total && done >= f->last_done);
-    f->last_done = done;
-    f->last_total = total;
-    f->calls++;
-    if (f->calls == f->cancel_at_call) {
-        atomic_store(&f->cancel, 1);
-    }
-}
-
-static void shell(const char *format, const char *a, const char *b)
-{
-    char command[512];
-    snprintf(command, sizeof(command), format, a, b);
-    assert_int_equal(system(command), 0);
-}
-
-static void open_model(struct fixture *f, const char *path)
-{
-    struct bind_options o = {.path = path, .mtp = true, .group_routing = true};
-    struct reader_options r = {.depth = LOAD_DEPTH, .chunk = 1 << 20};
-    struct error e = {0};
-    if (weights_open(&o, &f->weights, &e) != 0 || reader_create(&r, &f->reader, &e) != 0) {
-        fail_msg("%s", e.text);
-    }
-    f->loader = (struct loader){.reader = f->reader, .account = &f->account, .nodes = 1, .clock = clock_system(), .cancel = &f->cancel,
-                                .progress = on_progress, .progress_ctx = f};
-}
-
-static void close_model(struct fixture *f)
-{
-    weights_close(f->weights);
-    reader_destroy(f->reader);
-    assert_int_equal(account_total(&f->account), 0);
-}
-
-/* A copy that may be damaged. */
-static void open_copy(struct fixture *f)
-{
-    strcpy(f->folder, "/tmp/sluice-tier-XXXXXX");
-    assert_non_null(mkdtemp(f->folder));
-    shell("cp %s/* %s/", DEMO, f->folder);
-    open_model(f, f->folder);
-}
-
-static void close_copy(struct fixture *f)
-{
-    close_model(f);
-    shell("rm -rf %s%s", f->folder, "");
-}
-
-static void overwrite(const char *path, uint64_t offset, const void *data, size_t bytes)
-{
-    FILE *file = fopen(path, "r+b");
-    assert_non_null(file);
-    assert_int_equal(fseek(file, (long)offset, SEEK_SET), 0);
-    assert_int_equal(fwrite(data, 1, bytes, file), bytes);
-    fclose(file);
-}
-
-/* Every row, wherever it lies. */
-static void assert_matrix(const struct weight_ref *ref, const struct weight_view *v)
-{
-    unsigned char *raw = malloc(ref->bytes);
-    assert_non_null(raw);
-    assert_int_equal(file_read_at(ref->file, ref->offset, raw, ref->bytes, NULL), 0);
-    assert_int_equal(v->rows, ref->rows);
-    assert_int_equal(v->cols, ref->cols);
-    assert_int_equal(v->row_bytes * v->rows, ref->bytes);
-    assert_int_equal(v->end[v->parts - 1], ref->rows);
-    for (uint32_t r = 0; r < v->rows; r++) {
-        struct matrix_view row = weight_rows(v, r, 1);
-        assert_int_equal(row.row0, r);
-        assert_memory_equal(raw + r * v->row_bytes, row.data, v->row_bytes);
-    }
-    free(raw);
-    assert_int_equal(v->scale != NULL, ref->scale != NULL);
-    if (ref->scale != NULL) {
-        assert_int_equal(v->scale_cols, (ref->cols + 127) / 128);
-        float *scale = malloc(ref->scale->bytes);
-        assert_non_null(scale);
-        assert_int_equal(file_read_at(ref->scale_file, ref->scale->offset, scale, ref->scale->bytes, NULL), 0);
-        assert_memory_equal(scale, v->scale, ref->scale->bytes);
-        free(scale);
-    }
-}
+#include "tests/unit/tier/fixture.h"
 
 static void check_resident(uint32_t nodes)
 {
@@ -169,57 +64,6 @@ static void test_resident(void **state)
     check_resident(3);
 }
 
-static void check_store(uint32_t nodes)
-{
-    struct fixture f = {0};
-    open_model(&f, DEMO);
-    f.loader.nodes = nodes;
-    const struct weights *w = f.weights;
-    struct store *s;
-    struct error e = {0};
-    assert_int_equal(store_create(w, &f.loader, &f.counters, &s, &e), 0);
-    struct store_sizes sizes;
-    store_measure(w, nodes, &sizes);
-    assert_int_equal(f.account.bytes[PURPOSE_EXPERTS], sizes.experts);
-    assert_int_equal(f.account.bytes[PURPOSE_SCALES], sizes.scales);
-    assert_int_equal(f.account.bytes[PURPOSE_TABLES], sizes.tables);
-    uint64_t used = 0;
-    for (uint32_t i = w->shape.dense_layers; i < shape_all_layers(&w->shape); i++) {
-        struct expert_key keys[64];
-        struct expert_view views[64];
-        struct lease *l;
-        uint32_t n;
-        for (uint16_t j = 0; j < 64; j++) {
-            keys[j] = (struct expert_key){(uint16_t)i, j};
-        }
-        assert_int_equal(store_begin(s, keys, 64, &l, &e), 0);
-        assert_int_equal(store_next(l, NULL, views, 64, &n, &e), 0);
-        assert_int_equal(n, 64);
-        for (uint32_t j = 0; j < 64; j++) {
-            assert_int_equal(views[j].key.expert, j);
-            assert_int_equal(views[j].where, TIER_RAM);
-            assert_matrix(&w->layers[i].experts[j].gate, &views[j].gate);
-            assert_matrix(&w->layers[i].experts[j].up, &views[j].up);
-            assert_matrix(&w->layers[i].experts[j].down, &views[j].down);
-            used += w->layers[i].experts[j].gate.bytes * 3 + 3 * 2 * sizeof(float);
-        }
-        store_release(l, views, n);
-        store_end(l);
-    }
-    assert_int_equal(counter_get(counters_find(&f.counters, "expert.ram.hits")), 6 * 64);
-    assert_int_equal(counter_get(counters_find(&f.counters, "expert.ram.bytes")), used);
-    store_destroy(s);
-    close_model(&f);
-}
-
-static void test_store(void **state)
-{
-    (void)state;
-    check_store(1);
-    check_store(2);
-    check_store(WEIGHT_NODES_MAX);
-}
-
 /* Parts are equal to a tile, tiles do not depend on the number of nodes. */
 static void test_spread(void **state)
 {
@@ -243,64 +87,6 @@ static void test_spread(void **state)
     }
 }
 
-static void test_leases(void **state)
-{
-    (void)state;
-    struct fixture f = {0};
-    open_model(&f, DEMO);
-    struct store *s;
-    struct error e = {0};
-    assert_int_equal(store_create(f.weights, &f.loader, &f.counters, &s, &e), 0);
-    struct lease *open[STORE_LEASES], *l;
-    struct expert_key keys[] = {{1, 3}, {1, 5}, {1, 63}};
-    struct expert_view views[3];
-    uint32_t n;
-
-    assert_int_equal(store_begin(s, keys, 3, &l, &e), 0); /* in waves */
-    assert_int_equal(store_next(l, NULL, views, 2, &n, &e), 0);
-    assert_int_equal(n, 2);
-    assert_int_equal(views[0].key.expert, 3);
-    store_release(l, views, 1);
-    assert_int_equal(store_next(l, NULL, views, 2, &n, &e), 0);
-    assert_int_equal(n, 1);
-    assert_int_equal(views[0].key.expert, 63);
-    assert_int_equal(store_next(l, NULL, views, 2, &n, &e), 0);
-    assert_int_equal(n, 0);
-    store_end(l); /* with two experts still held */
-
-    atomic_int cancel = 1;
-    assert_int_equal(store_begin(s, keys, 3, &l, &e), 0);
-    assert_int_equal(store_next(l, &cancel, views, 2, &n, &e), ERROR_INTERRUPTED);
-    cancel = 0;
-    assert_int_equal(store_next(l, &cancel, views, 3, &n, &e), 0);
-    assert_int_equal(n, 3);
-    store_end(l);
-
-    for (uint32_t i = 0; i < STORE_LEASES; i++) {
-        assert_int_equal(store_begin(s, keys, 1, &open[i], &e), 0);
-    }
-    assert_true(STORE_LEASES >= 8);
-    assert_int_equal(store_begin(s, keys, 1, &l, &e), -EBUSY);
-    store_end(open[2]);
-    assert_int_equal(store_begin(s, keys, 1, &l, &e), 0);
-    assert_ptr_equal(l, open[2]);
-    for (uint32_t i = 0; i < STORE_LEASES; i++) {
-        store_end(open[i]);
-    }
-
-    static const struct expert_key bad[][2] = {
-        {{1, 5}, {1, 5}}, {{1, 5}, {1, 3}}, {{1, 5}, {2, 6}}, {{1, 5}, {1, 64}}, {{0, 1}, {0, 2}}, {{7, 1}, {7, 2}}, {{65535, 1}, {65535, 65535}}};
-    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        e = (struct error){0};
-        assert_int_equal(store_begin(s, bad[i], 2, &l, &e), -EINVAL);
-        assert_true(e.text[0] != '\0');
-    }
-    assert_int_equal(store_begin(s, keys, 0, &l, &e), -EINVAL);
-    store_hint(s, &(struct prediction){{1, 3}, 0.5f}, 1);
-    store_destroy(s);
-    close_model(&f);
-}
-
 /* The plan's sums are what the tiers allocate. */
 static void test_plan_input(void **state)
 {
@@ -316,7 +102,7 @@ static void test_plan_input(void **state)
     assert_int_equal(in.kv, KV_F16);
     assert_int_equal(in.ubatch, 512);
     assert_int_equal(resident_create(f.weights, &f.loader, &r, NULL), 0);
-    assert_int_equal(store_create(f.weights, &f.loader, &f.counters, &s, NULL), 0);
+    assert_int_equal(create_all(&f, &s, NULL), 0);
     assert_int_equal(f.account.bytes[PURPOSE_RESIDENT], in.resident_bytes);
     assert_int_equal(f.account.bytes[PURPOSE_EXPERTS], in.expert_bytes);
     assert_int_equal(f.account.bytes[PURPOSE_SCALES], in.scale_bytes);
@@ -332,7 +118,7 @@ static void expect_refusal(struct fixture *f, bool experts, const char *a, const
     struct error e = {0};
     struct store *s;
     struct resident *r;
-    int code = experts ? store_create(f->weights, &f->loader, &f->counters, &s, &e) : resident_create(f->weights, &f->loader, &r, &e);
+    int code = experts ? create_all(f, &s, &e) : resident_create(f->weights, &f->loader, &r, &e);
     assert_int_equal(code, ERROR_FORMAT);
     if (strstr(e.text, a) == NULL || strstr(e.text, b) == NULL) {
         fail_msg("%s", e.text);
@@ -435,8 +221,8 @@ static void test_float_types(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_resident),   cmocka_unit_test(test_store),
-        cmocka_unit_test(test_spread),      cmocka_unit_test(test_leases),
+        cmocka_unit_test(test_resident),
+        cmocka_unit_test(test_spread),
         cmocka_unit_test(test_plan_input), cmocka_unit_test(test_damage),     cmocka_unit_test(test_short_file),
         cmocka_unit_test(test_cancel),     cmocka_unit_test(test_float_types),
     };

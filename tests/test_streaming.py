@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+# suite: full
+"""Experts that are read when they are used: the same tokens and logits, bit for bit, whatever part of them stays in RAM, however they
+are read, by however many threads; budgets that hold; failures that cost one answer."""
+import hashlib
+import itertools
+import json
+import os
+import subprocess
+import tempfile
+
+import cases
+
+V3 = os.path.join(cases.ROOT, "tests", "data", "golden", "v3")
+PROMPT = "It is a truth universally acknowledged, that a single man in possession of a good fortune"
+BUDGETS = ("0", "1x", "5%", "25%", "50%", "100%")
+
+
+def answer(model, *flags, tokens=48, temp=("--temp", "0"), **options):
+    """Tokens, and a digest of the logits of each."""
+    with tempfile.TemporaryDirectory(prefix="sluice-test-") as home:
+        dump = os.path.join(home, "logits.safetensors")
+        text = ("--tokens", "1,2,3,4,5,6,7,8,9,10,11,12") if model == V3 else ("--raw", "-p", PROMPT)
+        out = cases.sluice_json("run", "-m", model, *text, "-n", tokens, *temp, "--ignore-eos", "--json", "--dump", dump, *flags, **options)
+        with open(dump, "rb") as f:
+            return out["tokens"], hashlib.sha256(f.read()).hexdigest(), out
+
+
+def test_same_bits():
+    for model in (cases.DEMO, V3):
+        want = answer(model)[:2]
+        for budget, io, threads in itertools.product(BUDGETS, ("uring", "pread"), ("1", "2")):
+            got = answer(model, "--expert-ram", budget, "--io", io, "-t", threads)
+            assert got[:2] == want, (model, budget, io, threads)
+    want = answer(cases.DEMO, temp=("--temp", "0.8", "--seed", "3"))[:2]
+    for budget in BUDGETS:
+        assert answer(cases.DEMO, "--expert-ram", budget, temp=("--temp", "0.8", "--seed", "3"))[:2] == want, budget
+
+
+def test_prompts_of_every_kind():
+    """Exact rows, one bulk chunk, several of them."""
+    with open(os.path.join(cases.ROOT, "README.md"), encoding="utf-8") as f:
+        text = f.read()
+    for size, rows in ((30, "512"), (4000, "512"), (4000, "128"), (4000, "8")):
+        command = ("score", "-m", cases.DEMO, "--text", text[:size], "--json", "-ub", rows)
+        want = cases.sluice(*command).stdout
+        for budget in ("0", "1x", "25%"):
+            assert cases.sluice(*command, "--expert-ram", budget).stdout == want, (size, rows, budget)
+
+
+def test_least_memory():
+    """The least that a plan names is enough, and the plan says how many experts stay."""
+    plan = json.loads(cases.sluice("plan", "-m", cases.DEMO, "--json", "--ram", "1M", status=3).stdout)
+    ram = plan["needed"]
+    want = answer(cases.DEMO, "-c", "64")[:2]
+    assert answer(cases.DEMO, "-c", "64", "--ram", ram)[:2] == want
+    there = cases.sluice_json("plan", "-m", cases.DEMO, "--json", "--ram", ram + (8 << 20))
+    assert 0 <= there["expert_slots"] < there["experts"] == 384 and there["staging_slots"] >= 1 and there["nvme_bytes_per_token"] > 0, there
+    assert answer(cases.DEMO, "--ram", ram + (8 << 20))[:1] == answer(cases.DEMO)[:1]
+
+
+def test_damaged_expert_costs_one_answer():
+    """A file that becomes shorter while the program runs: the answer that needs the lost expert fails by name, what was said before stays."""
+    with tempfile.TemporaryDirectory(prefix="sluice-test-") as home:
+        model = os.path.join(home, "model.gguf")
+        cases.sluice("synth", "--shape", "demo", "-o", model)
+        chat = subprocess.Popen([cases.BINARY, "run", "-m", model, "--raw", "-p", "a", "-n", "2000", "--ignore-eos", "--expert-ram", "0", "--temp", "0"],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        chat.stdout.read(1)
+        os.truncate(model, os.path.getsize(model) // 2)
+        _, err = chat.communicate(timeout=120)
+        assert chat.returncode == 1, (chat.returncode, err)
+        assert b"model.gguf" in err and b"expert" in err and b"shorter than its header says" in err, err
+
+
+if __name__ == "__main__":
+    cases.main(globals())

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The lease contract of the expert store: all experts in RAM, and any part of them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+
+#include "tests/unit/tier/fixture.h"
+
+static int begin(struct store *s, const struct expert_key *keys, uint32_t n, struct lease **ret, struct error *e)
+{
+    return store_begin(s, &(struct store_visit){.keys = keys, .n = n}, ret, e);
+}
+
+static void check_store(uint32_t nodes)
+{
+    struct fixture f = {0};
+    open_model(&f, DEMO);
+    f.loader.nodes = nodes;
+    const struct weights *w = f.weights;
+    struct store *s;
+    struct error e = {0};
+    assert_int_equal(create_all(&f, &s, &e), 0);
+    struct store_sizes sizes;
+    store_measure(w, nodes, &sizes);
+    assert_int_equal(f.account.bytes[PURPOSE_EXPERTS], sizes.all);
+    assert_int_equal(f.account.bytes[PURPOSE_SCALES], sizes.scales);
+    assert_true(f.account.bytes[PURPOSE_TABLES] > 0 && f.account.bytes[PURPOSE_TABLES] <= sizes.tables);
+    uint64_t used = 0;
+    for (uint32_t i = w->shape.dense_layers; i < shape_all_layers(&w->shape); i++) {
+        struct expert_key keys[64];
+        struct expert_view views[64];
+        struct lease *l;
+        uint32_t n;
+        for (uint16_t j = 0; j < 64; j++) {
+            keys[j] = (struct expert_key){(uint16_t)i, j};
+        }
+        assert_int_equal(begin(s, keys, 64, &l, &e), 0);
+        assert_int_equal(store_next(l, NULL, views, 64, &n, &e), 0);
+        assert_int_equal(n, 64);
+        for (uint32_t j = 0; j < 64; j++) {
+            assert_int_equal(views[j].key.expert, j);
+            assert_int_equal(views[j].where, TIER_RAM);
+            assert_matrix(&w->layers[i].experts[j].gate, &views[j].gate);
+            assert_matrix(&w->layers[i].experts[j].up, &views[j].up);
+            assert_matrix(&w->layers[i].experts[j].down, &views[j].down);
+            used += w->layers[i].experts[j].gate.bytes * 3 + 3 * 2 * sizeof(float);
+        }
+        store_release(l, views, n);
+        store_end(l);
+    }
+    assert_int_equal(counter_get(counters_find(&f.counters, "expert.ram.hits")), 6 * 64);
+    assert_int_equal(counter_get(counters_find(&f.counters, "expert.ram.bytes")), used);
+    store_destroy(s);
+    close_model(&f);
+}
+
+static void test_store(void **state)
+{
+    (void)state;
+    check_store(1);
+    check_store(2);
+    check_store(WEIGHT_NODES_MAX);
+}
+
+static void test_leases(void **state)
+{
+    (void)state;
+    struct fixture f = {0};
+    open_model(&f, DEMO);
+    struct store *s;
+    struct error e = {0};
+    assert_int_equal(create_all(&f, &s, &e), 0);
+    struct lease *open[STORE_LEASES], *l;
+    struct expert_key keys[] = {{1, 3}, {1, 5}, {1, 63}};
+    struct expert_view views[3];
+    uint32_t n;
+
+    assert_int_equal(begin(s, keys, 3, &l, &e), 0); /* in waves */
+    assert_int_equal(store_next(l, NULL, views, 2, &n, &e), 0);
+    assert_int_equal(n, 2);
+    assert_int_equal(views[0].key.expert, 3);
+    store_release(l, views, 1);
+    assert_int_equal(store_next(l, NULL, views, 2, &n, &e), 0);
+    assert_int_equal(n, 1);
+    assert_int_equal(views[0].key.expert, 63);
+    assert_int_equal(store_next(l, NULL, views, 2, &n, &e), 0);
+    assert_int_equal(n, 0);
+    store_end(l); /* with two experts still held */
+
+    atomic_int cancel = 1;
+    assert_int_equal(begin(s, keys, 3, &l, &e), 0);
+    assert_int_equal(store_next(l, &cancel, views, 2, &n, &e), ERROR_INTERRUPTED);
+    cancel = 0;
+    assert_int_equal(store_next(l, &cancel, views, 3, &n, &e), 0);
+    assert_int_equal(n, 3);
+    store_end(l);
+
+    for (uint32_t i = 0; i < STORE_LEASES; i++) {
+        assert_int_equal(begin(s, keys, 1, &open[i], &e), 0);
+    }
+    assert_true(STORE_LEASES >= 8);
+    assert_int_equal(begin(s, keys, 1, &l, &e), -EBUSY);
+    store_end(open[2]);
+    assert_int_equal(begin(s, keys, 1, &l, &e), 0);
+    assert_ptr_equal(l, open[2]);
+    for (uint32_t i = 0; i < STORE_LEASES; i++) {
+        store_end(open[i]);
+    }
+
+    static const struct expert_key bad[][2] = {
+        {{1, 5}, {1, 5}}, {{1, 5}, {1, 3}}, {{1, 5}, {2, 6}}, {{1, 5}, {1, 64}}, {{0, 1}, {0, 2}}, {{7, 1}, {7, 2}}, {{65535, 1}, {65535, 65535}}};
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        e = (struct error){0};
+        assert_int_equal(begin(s, bad[i], 2, &l, &e), -EINVAL);
+        assert_true(e.text[0] != '\0');
+    }
+    assert_int_equal(begin(s, keys, 0, &l, &e), -EINVAL);
+    store_hint(s, &(struct prediction){{1, 3}, 0.5f, 1}, 1);
+    store_destroy(s);
+    close_model(&f);
+}
+
+/* ---- streaming ---- */
+
+enum { FIRST = 1, LAYERS = 6, EXPERTS = 64, REQUESTS = 64 }; /* of the demo model: layers with experts, the MTP layer's included */
+
+struct streaming {
+    struct fixture f;
+    struct store *store;
+    uint32_t random;
+};
+
+static uint64_t count(const struct streaming *t, const char *name) { return counter_get(counters_find(&t->f.counters, name)); }
+
+static uint32_t below(struct streaming *t, uint32_t n)
+{
+    t->random = t->random * 1664525 + 1013904223;
+    return (uint32_t)((uint64_t)t->random * n >> 32);
+}
+
+/* Requests that a loader and a store keep open at once. */
+static void open_streaming_reader(struct streaming *t)
+{
+    struct reader_options o = {.depth = 4, .requests = REQUESTS, .chunk = 1 << 20};
+    reader_destroy(t->f.reader);
+    assert_int_equal(reader_create(&o, &t->f.reader, NULL), 0);
+    t->f.loader.reader = t->f.reader;
+}
+
+static void open_store(struct streaming *t, uint64_t cached, uint32_t staging, uint32_t nodes)
+{
+    struct error e = {0};
+    t->f.loader.nodes = nodes;
+    open_streaming_reader(t);
+    struct store_options o = {.cached = cached, .staging = staging, .reader = t->f.reader, .requests = REQUESTS};
+    if (store_create(t->f.weights, &t->f.loader, &o, &t->f.counters, &t->store, &e) != 0) {
+        fail_msg("%s", e.text);
+    }
+    assert_true(store_streams(t->store));
+}
+
+static void assert_expert(const struct fixture *f, const struct expert_view *v)
+{
+    const struct expert_refs *x = &f->weights->layers[v->key.layer].experts[v->key.expert];
+    assert_matrix(&x->gate, &v->gate);
+    assert_matrix(&x->up, &v->up);
+    assert_matrix(&x->down, &v->down);
+}
+
+/* n random experts of a layer, rising. */
+static void choose(struct streaming *t, uint16_t layer, uint32_t n, struct expert_key *keys)
+{
+    bool chosen[EXPERTS] = {0};
+    for (uint32_t k = 0; k < n;) {
+        uint32_t x = below(t, EXPERTS);
+        k += !chosen[x];
+        chosen[x] = true;
+    }
+    for (uint16_t x = 0, k = 0; x < EXPERTS; x++) {
+        if (chosen[x]) {
+            keys[k++] = (struct expert_key){layer, x};
+        }
+    }
+}
+
+/* Every expert of the lease comes once, with the bytes of the file. */
+static void drain(struct streaming *t, struct lease *l, uint32_t n, uint32_t wave)
+{
+    struct expert_view views[EXPERTS];
+    struct error e = {0};
+    uint32_t got, sum = 0;
+    bool seen[EXPERTS] = {0};
+    do {
+        if (store_next(l, NULL, views, wave, &got, &e) != 0) {
+            fail_msg("%s", e.text);
+        }
+        for (uint32_t i = 0; i < got; i++) {
+            assert_false(seen[views[i].key.expert]);
+            seen[views[i].key.expert] = true;
+            assert_expert(&t->f, &views[i]);
+        }
+        store_release(l, views, got);
+        sum += got;
+    } while (got > 0);
+    assert_int_equal(sum, n);
+    store_end(l);
+}
+
+static void test_any_part_stays(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t cached, staging, nodes;
+    } budgets[] = {{0, 1, 1}, {0, 3, 2}, {1, 1, 1}, {7, 2, 1}, {40, 12, 1}, {40, 12, 3}, {383, 1, 1}, {200, 64, 8}};
+    for (size_t b = 0; b < ARRAY_LEN(budgets); b++) {
+        struct streaming t = {.random = (uint32_t)b};
+        open_model(&t.f, DEMO);
+        open_store(&t, budgets[b].cached, budgets[b].staging, budgets[b].nodes);
+        uint64_t asked = 0;
+        for (uint32_t step = 0; step < 60; step++) {
+            struct expert_key keys[EXPERTS];
+            struct lease *l;
+            uint32_t n = step % 16 == 7 ? EXPERTS : 1 + below(&t, 12);
+            choose(&t, (uint16_t)(FIRST + step % LAYERS), n, keys);
+            assert_int_equal(store_begin(t.store, &(struct store_visit){.keys = keys, .n = n, .passing = n == EXPERTS}, &l, NULL), 0);
+            drain(&t, l, n, 1 + below(&t, EXPERTS));
+            asked += n;
+        }
+        assert_int_equal(count(&t, "expert.ram.hits") + count(&t, "expert.ram.misses"), asked);
+        uint64_t hits = count(&t, "expert.ram.hits");
+        assert_true(budgets[b].cached == 0 ? hits == 0 : budgets[b].cached < 40 || hits > 0);
+        assert_true(count(&t, "expert.ram.admitted") >= min_u32(budgets[b].cached, 40));
+        store_destroy(t.store);
+        close_model(&t.f);
+    }
+}
+
+/* What stays is not read again, and the same visits give the same state. */
+static void test_decisions_repeat(void **state)
+{
+    (void)state;
+    uint64_t hits[2], admitted[2];
+    for (int run = 0; run < 2; run++) {
+        struct streaming t = {.random = 5};
+        open_model(&t.f, DEMO);
+        open_store(&t, 30, 4 + 8 * (uint32_t)run, 1); /* whatever the staging */
+        for (uint32_t step = 0; step < 90; step++) {
+            struct expert_key keys[6];
+            struct lease *l;
+            choose(&t, (uint16_t)(FIRST + step % LAYERS), 6, keys);
+            assert_int_equal(begin(t.store, keys, 6, &l, NULL), 0);
+            drain(&t, l, 6, 6);
+        }
+        hits[run] = count(&t, "expert.ram.hits");
+        admitted[run] = count(&t, "expert.ram.admitted");
+        store_destroy(t.store);
+        close_model(&t.f);
+    }
+    assert_true(hits[0] > 0 && hits[0] == hits[1] && admitted[0] == admitted[1]);
+}
+
+/* A second lease finds no slot while the first holds all, and gets them afterwards. */
+static void test_two_leases(void **state)
+{
+    (void)state;
+    struct streaming t = {.random = 9};
+    open_model(&t.f, DEMO);
+    open_store(&t, 0, 2, 1);
+    struct expert_key a[] = {{1, 3}, {1, 9}}, b[] = {{2, 4}, {2, 5}};
+    struct expert_view views[2], others[2];
+    struct lease *first, *second;
+    struct error e = {0};
+    uint32_t n, m;
+    assert_int_equal(begin(t.store, a, 2, &first, &e), 0);
+    for (n = 0; n < 2; n += m) {
+        assert_int_equal(store_next(first, NULL, views + n, 2 - n, &m, &e), 0);
+    }
+    assert_int_equal(begin(t.store, b, 2, &second, &e), 0);
+    assert_int_equal(store_next(second, NULL, others, 2, &m, &e), -EBUSY);
+    assert_expert(&t.f, &views[0]);
+    store_release(first, views, 2);
+    drain(&t, second, 2, 2);
+    store_end(first);
+
+    assert_int_equal(begin(t.store, a, 2, &first, &e), 0); /* ended while it is read: the next ones find their slots */
+    store_end(first);
+    assert_int_equal(begin(t.store, b, 2, &second, &e), 0);
+    drain(&t, second, 2, 2);
+    atomic_int cancel = 1;
+    assert_int_equal(begin(t.store, a, 2, &first, &e), 0);
+    assert_int_equal(store_next(first, &cancel, views, 2, &n, &e), ERROR_INTERRUPTED);
+    store_end(first);
+    store_destroy(t.store);
+    close_model(&t.f);
+}
+
+/* Advice is read ahead into idle slots, found by the lease it was for, and given up when its visit is past. */
+static void test_hints(void **state)
+{
+    (void)state;
+    struct streaming t = {.random = 11};
+    open_model(&t.f, DEMO);
+    open_store(&t, 0, 8, 1);
+    struct expert_key keys[] = {{2, 4}, {2, 5}, {2, 60}}, other[] = {{1, 1}, {1, 2}, {1, 3}, {1, 4}, {1, 5}, {1, 6}, {1, 7}, {1, 8}};
+    struct prediction p[] = {{{2, 4}, 0.9f, 1}, {{2, 5}, 0.8f, 1}, {{2, 6}, 0.7f, 1}, {{2, 7}, 0.6f, 1}, {{2, 8}, 0.5f, 1}};
+    struct lease *l;
+    store_hint(t.store, p, 5); /* half of the slots take hints */
+    assert_int_equal(begin(t.store, keys, 3, &l, NULL), 0);
+    drain(&t, l, 3, 3);
+    assert_int_equal(count(&t, "prefetch.useful") + count(&t, "prefetch.late"), 2);
+    assert_int_equal(count(&t, "prefetch.wasted"), 0); /* this was their visit */
+    assert_int_equal(begin(t.store, other, 8, &l, NULL), 0);
+    assert_int_equal(count(&t, "prefetch.wasted"), 2);
+    drain(&t, l, 8, 8);
+    store_hint(t.store, p, 5);
+    store_destroy(t.store); /* with reads in flight */
+    close_model(&t.f);
+}
+
+/* Damage is named when an expert is read for the first time, costs that lease alone, and never becomes weights. */
+static void test_damaged_expert(void **state)
+{
+    (void)state;
+    static const unsigned char code[] = {0xff}, sound[] = {0x12};
+    struct streaming t = {.random = 13};
+    open_copy(&t.f);
+    open_store(&t, 5, 4, 1);
+    const struct weight_ref *up = &t.f.weights->layers[3].experts[17].up, *last = &t.f.weights->layers[3].experts[18].down;
+    overwrite(up->file->path, up->offset + 5 * up->cols + 40, code, 1);
+    struct expert_key keys[] = {{3, 16}, {3, 17}};
+    struct expert_view views[2];
+    struct error e = {0};
+    struct lease *l;
+    uint32_t n;
+    int r = begin(t.store, keys, 2, &l, &e);
+    do {
+        r = r < 0 ? r : store_next(l, NULL, views, 2, &n, &e);
+    } while (r == 0 && n > 0);
+    assert_int_equal(r, ERROR_FORMAT);
+    assert_non_null(strstr(e.text, up->name));
+    assert_non_null(strstr(e.text, "row 5, column 40"));
+    store_end(l);
+    overwrite(up->file->path, up->offset + 5 * up->cols + 40, sound, 1);
+    assert_int_equal(begin(t.store, keys, 2, &l, &e), 0);
+    drain(&t, l, 2, 2);
+
+    struct expert_key gone[] = {{3, 18}};
+    assert_int_equal(truncate(last->file->path, (off_t)(last->offset + last->bytes / 2)), 0);
+    assert_int_equal(begin(t.store, gone, 1, &l, &e), 0);
+    assert_int_equal(store_next(l, NULL, views, 1, &n, &e), -ENODATA);
+    assert_non_null(strstr(e.text, last->file->path));
+    assert_non_null(strstr(e.text, "layer 3, expert 18"));
+    store_end(l);
+    store_destroy(t.store);
+    close_copy(&t.f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_store),          cmocka_unit_test(test_leases), cmocka_unit_test(test_any_part_stays), cmocka_unit_test(test_decisions_repeat),
+        cmocka_unit_test(test_two_leases),     cmocka_unit_test(test_hints),  cmocka_unit_test(test_damaged_expert),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
