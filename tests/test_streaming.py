@@ -59,6 +59,23 @@ def test_least_memory():
     assert answer(cases.DEMO, "--ram", ram + (8 << 20))[:1] == answer(cases.DEMO)[:1]
 
 
+def test_popularity_is_kept():
+    """A second run finds in RAM what the first one used; a file that is none is refused before anything is computed."""
+    with tempfile.TemporaryDirectory(prefix="sluice-test-") as home:
+        heat = os.path.join(home, "heat")
+        first = answer(cases.DEMO, "--expert-ram", "50%", "--heat", heat)
+        second = answer(cases.DEMO, "--expert-ram", "50%", "--heat", heat)
+        assert first[:2] == second[:2] == answer(cases.DEMO)[:2]
+        misses = [x[2]["timings"]["cache"]["ram"]["misses"] for x in (first, second)]
+        assert misses[1] < misses[0], misses
+        cases.sluice("run", "-m", V3, "--tokens", "1,2", "-n", "1", "--temp", "0", "--heat", heat, status=1)
+        readme = os.path.join(cases.ROOT, "README.md")
+        run = cases.sluice("run", "-m", cases.DEMO, "--raw", "-p", "a", "-n", "1", "--heat", readme, status=1)
+        assert b"README.md" in run.stderr, run.stderr
+        run = cases.sluice("run", "-m", cases.DEMO, "--raw", "-p", "a", "-n", "1", "--heat", os.path.join(home, "no", "heat"), status=1)
+        assert b"no/heat" in run.stderr and run.stdout == b"", run.stderr
+
+
 def test_damaged_expert_costs_one_answer():
     """A file that becomes shorter while the program runs: the answer that needs the lost expert fails by name, what was said before stays."""
     with tempfile.TemporaryDirectory(prefix="sluice-test-") as home:

@@ -43,7 +43,8 @@ struct settings {
     char *prefetch;          /* --prefetch: off auto (ghost, on: not in this build) */
     char *mtp;               /* --mtp: auto off (on, N: not in this build) */
     char *gpu;               /* --gpu: auto none (N,N: not in this build) */
-    char *heat, *profile;    /* --heat FILE, --profile FILE (not in this build) */
+    char *heat;              /* --heat FILE: popularity of experts, read at open and written at close */
+    char *profile;           /* --profile FILE (not in this build) */
     char *bulk;              /* --bulk: auto blas own */
     char *reuse;             /* --reuse: off aligned all; default all */
     char *expert_groups;     /* --expert-groups: auto off; off reproduces files read without group routing */

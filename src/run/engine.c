@@ -368,6 +368,25 @@ static int fingerprint(struct engine *g, struct error *e)
     return 0;
 }
 
+/* A new file is written at once: a path that cannot be written is told before an hour of work. */
+static int open_heat(struct engine *g, struct error *e)
+{
+    const char *path = g->settings.heat;
+    if (path == NULL || g->store == NULL) {
+        return 0;
+    }
+    int r = store_read_heat(g->store, path, g->fingerprint, e);
+    return r == -ENOENT ? store_write_heat(g->store, path, g->fingerprint, e) : r;
+}
+
+static void close_heat(struct engine *g)
+{
+    struct error e = {0};
+    if (g->settings.heat != NULL && g->open && store_write_heat(g->store, g->settings.heat, g->fingerprint, &e) < 0) {
+        log_print(&g->log, LOG_NOTICE, "popularity of experts is not kept: %s", e.text);
+    }
+}
+
 static int open_all(struct engine *g, const struct settings *settings, const struct engine_hooks *hooks, struct error *e)
 {
     struct cpu_flags flags;
@@ -388,7 +407,8 @@ static int open_all(struct engine *g, const struct settings *settings, const str
     g->weight_bytes = counters_register(&g->counters, "weights.bytes", "weight bytes read by kernels");
     announce_choices(g);
     r = open_pool_and_weights(g, hooks, &flags, threads, e);
-    return r < 0 ? r : fingerprint(g, e);
+    r = r < 0 ? r : fingerprint(g, e);
+    return r < 0 ? r : open_heat(g, e);
 }
 
 int engine_open(const struct settings *settings, const struct engine_hooks *hooks, struct engine **ret, struct error *e)
@@ -405,6 +425,7 @@ int engine_open(const struct settings *settings, const struct engine_hooks *hook
         engine_close(g);
         return r;
     }
+    g->open = true;
     *ret = g;
     return 0;
 }
@@ -414,6 +435,7 @@ void engine_close(struct engine *g)
     if (!g) {
         return;
     }
+    close_heat(g);
     steps_deinit(g);
     store_destroy(g->store);
     reader_destroy(g->expert_reader);

@@ -37,6 +37,7 @@ struct step_down {
 struct step;
 
 struct engine {
+    bool open;                /* engine_open succeeded */
     struct settings settings;
     struct log log;
     struct clock clock;

@@ -166,6 +166,12 @@ void evict_admit(struct evict *c, const struct expert_key *keys, uint32_t n, str
     }
 }
 
+void evict_place(struct evict *c, struct expert_key key)
+{
+    assert(c->n_free > 0 && !evict_has(c, key));
+    enter(c, key, c->free[--c->n_free]);
+}
+
 void evict_drop(struct evict *c, struct expert_key key)
 {
     struct evict_entry *x = entry_of(c, key);

@@ -91,6 +91,9 @@ struct evict_answer {
 /* Keys of the visit that have no slot; answers [n] in their order. */
 void evict_admit(struct evict *c, const struct expert_key *keys, uint32_t n, struct evict_answer *answers);
 
+/* Gives an expert that is in none a slot that is free, outside of any visit. */
+void evict_place(struct evict *c, struct expert_key key);
+
 /* Frees the slot of an expert that is in one: its bytes could not be read. */
 void evict_drop(struct evict *c, struct expert_key key);
 

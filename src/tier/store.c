@@ -12,6 +12,7 @@
 #include "src/tier/evict.h"
 #include "src/tier/fetch.h"
 #include "src/tier/heat.h"
+#include "src/tier/heat_file.h"
 
 enum { POLL_MS = 100, HALF_LIFE_TOKENS = 64 };
 
@@ -43,12 +44,15 @@ struct store {
     const struct weights *weights;
     uint32_t layers, experts;
     bool all;                 /* every expert stays */
+    uint32_t cycle;           /* visits of a token */
     struct expert_slots slots;
     struct expert *state;     /* [layers][experts] in `tables` */
     uint32_t *spare;          /* [slots.n] of which n_spare belong to nobody */
     uint32_t n_spare;
     struct expert_key *predicted; /* [slots.n] of which n_predicted were read for hints or are being read */
     uint32_t n_predicted, reserve; /* reserve: slots that no hint takes */
+    struct expert_key *warm;      /* [slots.n] of which n_warm stay and are still to be read, hottest last */
+    uint32_t n_warm;
     struct evict evict;
     struct heat heat;
     struct fetch fetch;
@@ -71,7 +75,7 @@ static uint64_t own_tables_bytes(const struct weights *w, uint64_t slots)
 {
     uint64_t experts = w->shape.experts, lease = sizeof(uint16_t) + sizeof(uint8_t) + sizeof(bool);
     uint64_t visit = sizeof(struct expert_key) + sizeof(struct evict_answer) + sizeof(uint32_t);
-    return align_up_u64(shape_all_layers(&w->shape) * experts * sizeof(struct expert) + slots * (sizeof(uint32_t) + sizeof(struct expert_key)) +
+    return align_up_u64(shape_all_layers(&w->shape) * experts * sizeof(struct expert) + slots * (sizeof(uint32_t) + 2 * sizeof(struct expert_key)) +
                         experts * visit + STORE_LEASES * experts * lease, SLOT_PAGE);
 }
 
@@ -108,6 +112,7 @@ static int allocate_tables(struct store *s, struct account *account, struct erro
     s->answers = carve(&at, s->experts * sizeof(*s->answers));
     s->spare = carve(&at, s->slots.n * sizeof(*s->spare));
     s->predicted = carve(&at, s->slots.n * sizeof(*s->predicted));
+    s->warm = carve(&at, s->slots.n * sizeof(*s->warm));
     s->missed = carve(&at, s->experts * sizeof(*s->missed));
     s->found = carve(&at, s->experts * sizeof(*s->found));
     for (uint32_t i = 0; i < STORE_LEASES; i++) {
@@ -202,14 +207,12 @@ static uint32_t moe_layers(const struct shape *s)
 /* What experts need that come and go. */
 static int open_streaming(struct store *s, const struct store_options *o, struct error *e)
 {
-    uint32_t cycle = max_u32(moe_layers(&s->weights->shape), 1);
-    struct evict_options eo = {.policy = EVICT_ODDS, .slots = (uint32_t)o->cached, .layers = s->layers, .experts = s->experts, .cycle = cycle, .heat = &s->heat};
+    struct evict_options eo = {.policy = EVICT_ODDS, .slots = (uint32_t)o->cached, .layers = s->layers, .experts = s->experts, .cycle = s->cycle, .heat = &s->heat};
     for (uint32_t i = 0; i < s->slots.n; i++) {
         s->spare[s->n_spare++] = s->slots.n - 1 - i;
     }
     s->reserve = (o->staging + 1) / 2;
-    int r = heat_init(&s->heat, s->layers, s->experts, HALF_LIFE_TOKENS * cycle, e);
-    r = r < 0 ? r : evict_init(&s->evict, &eo, e);
+    int r = evict_init(&s->evict, &eo, e);
     return r < 0 ? r : fetch_init(&s->fetch, o->reader, o->requests, &s->slots, e);
 }
 
@@ -229,6 +232,8 @@ int store_create(const struct weights *w, struct loader *loader, const struct st
     int r = register_counters(s, counters, e);
     r = r < 0 ? r : expert_slots_init(&s->slots, w, (uint32_t)(s->all ? sizes.experts : o->cached + o->staging), loader, e);
     r = r < 0 ? r : allocate_tables(s, loader->account, e);
+    s->cycle = max_u32(moe_layers(&w->shape), 1);
+    r = r < 0 ? r : heat_init(&s->heat, s->layers, max_u32(s->experts, 1), HALF_LIFE_TOKENS * s->cycle, e);
     r = r < 0 || s->all ? r : open_streaming(s, o, e);
     r = r < 0 ? r : read_at_create(s, sizes.experts, loader, e);
     if (r < 0) {
@@ -331,6 +336,75 @@ static int take_arrivals(struct store *s, int timeout_ms, uint16_t layer, struct
     return r;
 }
 
+/* ---- popularity of earlier runs ---- */
+
+/* Reads on, behind everything else, what is to be there because it was popular. */
+static void read_warm(struct store *s)
+{
+    while (s->n_warm > 0 && s->n_spare > s->reserve && fetch_has_room(&s->fetch)) {
+        struct expert_key key = s->warm[--s->n_warm];
+        if (expert_of(s, key)->state == ABSENT && stays(s, key)) {
+            start(s, key, READ_BACKGROUND);
+        }
+    }
+}
+
+struct warm_list {
+    struct store *s;
+    struct warm_expert {
+        struct expert_key key;
+        double heat;
+    } *item;
+    uint32_t n;
+};
+
+static void list_used(void *ctx, struct expert_key key, uint32_t index)
+{
+    struct warm_list *l = ctx;
+    (void)index;
+    if (heat_weight(&l->s->heat, key) > 0) {
+        l->item[l->n++] = (struct warm_expert){key, heat_weight(&l->s->heat, key)};
+    }
+}
+
+static int hotter_first(const void *a, const void *b)
+{
+    const struct warm_expert *x = a, *y = b;
+    return x->heat != y->heat ? (x->heat < y->heat ? 1 : -1) : x->key.layer != y->key.layer ? x->key.layer - y->key.layer : x->key.expert - y->key.expert;
+}
+
+/* The hottest that there is room for stay from now on. */
+static int warm_up(struct store *s, struct error *e)
+{
+    size_t bytes = (size_t)s->layers * s->experts * sizeof(struct warm_expert);
+    struct warm_list l = {.s = s, .item = malloc(bytes + 1)};
+    if (l.item == NULL) {
+        return error_nomem(e, "list of popular experts", bytes);
+    }
+    for_each(s, list_used, &l);
+    qsort(l.item, l.n, sizeof(*l.item), hotter_first);
+    uint32_t n = min_u32(l.n, s->evict.n_free);
+    for (uint32_t i = 0; i < n; i++) {
+        evict_place(&s->evict, l.item[i].key);
+        s->warm[n - 1 - i] = l.item[i].key;
+    }
+    s->n_warm = n;
+    free(l.item);
+    read_warm(s);
+    return 0;
+}
+
+int store_read_heat(struct store *s, const char *path, const char *fingerprint, struct error *e)
+{
+    int r = heat_file_read(&s->heat, path, fingerprint, e);
+    return r < 0 || s->all ? r : warm_up(s, e);
+}
+
+int store_write_heat(const struct store *s, const char *path, const char *fingerprint, struct error *e)
+{
+    return heat_file_write(&s->heat, path, fingerprint, e);
+}
+
 /* ---- leases: begin ---- */
 
 static int check_keys(const struct store *s, const struct expert_key *keys, uint32_t n, struct error *e)
@@ -389,8 +463,7 @@ static void admit(struct store *s, const struct store_visit *v)
     }
 }
 
-/* Counts the uses of a visit, and decides who stays. */
-static void visit(struct store *s, const struct store_visit *v)
+static void count_uses(struct store *s, const struct store_visit *v)
 {
     s->visit++;
     heat_advance(&s->heat, s->visit);
@@ -398,8 +471,6 @@ static void visit(struct store *s, const struct store_visit *v)
         double rows = v->rows != NULL ? v->rows[i] : 1;
         heat_use(&s->heat, v->keys[i], v->passing ? PASSING_WEIGHT * rows : rows);
     }
-    admit(s, v);
-    expire_predictions(s, false);
 }
 
 /* A lease asks for an expert. Returns whether it is in RAM. */
@@ -414,9 +485,9 @@ static bool ask(struct store *s, struct expert_key key)
         }
         counter_add(x->state == READY ? s->useful : s->late, 1);
         forget_prediction(s, i, false);
-        if (x->state == READING) {
-            fetch_raise(&s->fetch, x->slot);
-        }
+    }
+    if (x->state == READING) {
+        fetch_raise(&s->fetch, x->slot); /* it was only predicted, or popular */
     }
     return x->state == READY;
 }
@@ -466,9 +537,12 @@ int store_begin(struct store *s, const struct store_visit *v, struct lease **ret
         l->stage[i] = ASKED;
         l->was_there[i] = ask(s, v->keys[i]);
     }
+    count_uses(s, v);
     if (!s->all) {
-        visit(s, v);
+        admit(s, v);
+        expire_predictions(s, false);
         start_reads(l);
+        read_warm(s);
     }
     *ret = l;
     return 0;

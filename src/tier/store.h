@@ -57,6 +57,11 @@ void store_destroy(struct store *s); /* waits for reads in flight; accepts NULL 
 const struct slot_buffers *store_buffers(const struct store *s);
 bool store_streams(const struct store *s); /* not all experts stay */
 
+/* Popularity of experts: read after create, if there is such a file - and those used most are read into RAM in the background -,
+ * written to be read by a later run. Refusals as of heat_file.h; -ENOENT: no such file. */
+int store_read_heat(struct store *s, const char *path, const char *fingerprint, struct error *e);
+int store_write_heat(const struct store *s, const char *path, const char *fingerprint, struct error *e);
+
 /* What a layer of a step uses. */
 struct store_visit {
     const struct expert_key *keys; /* [n] all of one layer, rising and distinct */
