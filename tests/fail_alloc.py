@@ -25,6 +25,7 @@ AREAS = {
     "inspect, split": ["inspect", "-m", golden("gguf-q8_0-split"), "--json"],
     "check": ["check", "-m", golden("v3-fp8"), "--json"],
     "plan": ["plan", "-m", golden("v3"), "--ram", "1G", "--json"],
+    "plan, profile": ["plan", "-m", golden("v3"), "--profile", os.path.join(cases.ROOT, "configs", "8-gpu-node.yaml"), "--json"],
     "trace simulate": ["trace", "simulate", os.path.join(cases.ROOT, "tests", "data", "trace", "demo.csv.gz"), "--cache", "90", "--json"],
     "trace report": ["trace", "report", os.path.join(cases.ROOT, "tests", "data", "trace", "demo.csv.gz"), "--json"],
 }

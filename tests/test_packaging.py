@@ -83,7 +83,7 @@ def test_installation_is_complete_and_links():
         installed = {}
         for where, _, files in os.walk(root):
             installed.update({f: os.path.join(where, f) for f in files})
-        for name in ("sluice", "sluice.h", "sluice.1", "sluice.pc"):
+        for name in ("sluice", "sluice.h", "sluice.1", "sluice.pc", "tiny.yaml"):
             assert any(f == name for f in installed), (name, sorted(installed))
         libraries = [os.path.dirname(p) for f, p in installed.items() if f.startswith("libsluice")]
         assert libraries, sorted(installed)
@@ -100,7 +100,7 @@ def test_installation_is_complete_and_links():
 
 def test_every_refused_value_is_a_usage_error():
     for flag, value in (("--io", "mmap"), ("--mtp", "on"), ("--mtp", "2"), ("--gpu", "0"), ("--prefetch", "on"), ("--heat", "x"),
-                        ("--profile", "x.yaml"), ("--merge", "on"), ("--io-limit", "1G"), ("--vram", "24G")):
+                        ("--merge", "on"), ("--io-limit", "1G"), ("--vram", "24G")):
         run = cases.sluice("run", "-m", cases.DEMO, "-p", "x", "-n", 1, flag, value, status=2)
         assert b"not in this build" in run.stderr, (flag, value, run.stderr)
 

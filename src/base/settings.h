@@ -44,7 +44,7 @@ struct settings {
     char *mtp;               /* --mtp: auto off (on, N: not in this build) */
     char *gpu;               /* --gpu: auto none (N,N: not in this build) */
     char *heat;              /* --heat FILE: popularity of experts, read at open and written at close */
-    char *profile;           /* --profile FILE (not in this build) */
+    char *profile;           /* --profile FILE, or a name */
     char *bulk;              /* --bulk: auto blas own */
     char *reuse;             /* --reuse: off aligned all; default all */
     char *expert_groups;     /* --expert-groups: auto off; off reproduces files read without group routing */

@@ -8,6 +8,7 @@
 #include "src/commands/arguments.h"
 #include "src/commands/commands.h"
 #include "src/run/probe_rates.h"
+#include "src/run/profiles.h"
 #include "src/run/step.h"
 
 static const char help_text[] =
@@ -145,7 +146,8 @@ static int parse(int argc, char **argv, struct bench_options *o, bool *ret_help,
     if (r < 0 || *ret_help) {
         return r;
     }
-    r = read_lists(o, texts, lists, ARRAY_LEN(lists), e);
+    r = profiles_apply(&o->settings, e);
+    r = r < 0 ? r : read_lists(o, texts, lists, ARRAY_LEN(lists), e);
     r = r < 0 || !o->kernels ? r : check_no_lists(o, texts, lists, ARRAY_LEN(lists), e);
     r = r < 0 ? r : read_repeats(repeats, &o->repeats, e);
     return r < 0 ? r : check(o, e);

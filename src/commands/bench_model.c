@@ -161,6 +161,14 @@ static int bench_engine(const struct bench_options *o, struct engine *g, bool pr
     return r;
 }
 
+/* As if the user had: a profile does not change it. */
+static int set_number(struct settings *s, const char *name, uint64_t value, struct error *e)
+{
+    char text[24];
+    snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
+    return settings_set(s, name, text, SOURCE_FLAG, e);
+}
+
 /* Opens the model with `threads` (0: as many as it takes by itself) and runs all tests on it. */
 static int bench_with(struct bench_options *o, uint32_t threads, bool progress, const volatile int *cancel, struct results *results, struct error *e)
 {
@@ -171,8 +179,8 @@ static int bench_with(struct bench_options *o, uint32_t threads, bool progress, 
         .progress = load_progress,
         .ctx = &progress,
     };
-    o->settings.threads = threads;
-    int r = engine_open(&o->settings, &hooks, &g, e);
+    int r = set_number(&o->settings, "threads", threads, e);
+    r = r < 0 ? r : engine_open(&o->settings, &hooks, &g, e);
     if (r == 0 && g->weights == NULL) {
         r = error_set(e, ERROR_USAGE, "%s: a scripted model computes nothing that could be measured", o->settings.model);
     }
@@ -202,13 +210,15 @@ static int size_timelines(struct bench_options *o, struct error *e)
         return error_set(e, ERROR_USAGE, "nothing to do: -p 0 and -n 0");
     }
     if (o->settings.context == 0) {
-        o->settings.context = (uint32_t)max_u64(need, KV_PAGE);
+        int r = set_number(&o->settings, "ctx", max_u64(need, KV_PAGE), e);
+        if (r < 0) {
+            return r;
+        }
     } else if (o->settings.context < need) {
         return error_set(e, ERROR_USAGE, "-c %u is less than the %llu positions of the longest test; leave it out or give fewer tokens", o->settings.context,
                          (unsigned long long)need);
     }
-    o->settings.parallel = max_u32(o->settings.parallel, largest(&o->rows));
-    return 0;
+    return set_number(&o->settings, "parallel", max_u32(o->settings.parallel, largest(&o->rows)), e);
 }
 
 int bench_model(struct bench_options *o, const volatile int *cancel, struct error *e)

@@ -16,15 +16,17 @@
 #include "src/place/report.h"
 #include "src/run/nodes.h"
 #include "src/run/probe.h"
+#include "src/run/profiles.h"
 #include "src/tier/plan_input.h"
 
 static const char help_text[] =
-    "usage: sluice plan -m MODEL [--machine FILE.json] [settings] [--json]\n"
+    "usage: sluice plan -m MODEL [--profile FILE|NAME] [--machine FILE.json] [settings] [--json]\n"
     "       sluice plan --record\n"
     "\n"
     "Where every byte goes and whether it fits, before a weight is read. Works on files whose tensors are not there yet\n"
     "(`sluice synth --header-only`). --machine plans for a recorded machine; `sluice plan --record` measures this one for\n"
     "about 2 s and prints it: speeds are predicted from such a file.\n"
+    "--profile plans for the machine that a profile describes, with its settings; with --machine, its settings on that machine.\n"
     "--ram lowers the limit of the machine and never raises it.\n"
     "Settings are those of `sluice run`: --ram, -c, -ctk, -ub, -t, --expert-ram, --mtp, ...\n"
     "Exit status: 0 fits, 3 does not fit (the plan is printed all the same), 1 failed, 2 usage.\n"
@@ -32,10 +34,12 @@ static const char help_text[] =
     "examples:\n"
     "  sluice plan -m DeepSeek-V3-Q4_K_M-00001-of-00009.gguf\n"
     "  sluice plan -m DeepSeek-V3/ -c 16384 -ctk q8_0 --json\n"
-    "  sluice plan --record > server.json && sluice plan -m model.gguf --machine server.json\n";
+    "  sluice plan --record > server.json && sluice plan -m model.gguf --machine server.json\n"
+    "  sluice synth --shape v3 --header-only -o v3.gguf && sluice plan -m v3.gguf --profile desktop-24g-gpu-192g-gen5\n";
 
 struct options {
     struct settings settings;
+    struct profile *profile; /* NULL: none */
     bool json, record, help;
 };
 
@@ -64,6 +68,19 @@ static int parse(int argc, char **argv, struct options *o, struct error *e)
     return r;
 }
 
+static int open_profile(struct options *o, struct error *e)
+{
+    if (o->settings.profile == NULL) {
+        return 0;
+    }
+    o->profile = malloc(sizeof(*o->profile));
+    if (o->profile == NULL) {
+        return error_nomem(e, "profile", sizeof(*o->profile));
+    }
+    int r = profiles_open(o->settings.profile, o->profile, e);
+    return r < 0 ? r : profile_apply(o->profile, &o->settings, e);
+}
+
 static int probe_this(const struct settings *s, struct machine *ret, struct nodes *ret_nodes, struct error *e)
 {
     struct topology t;
@@ -84,8 +101,14 @@ static int choose_recorded(const struct settings *s, const struct machine *m, st
     return 0;
 }
 
-static int read_machine(const struct settings *s, struct machine *ret, struct nodes *ret_nodes, struct error *e)
+/* A recorded machine, that of the profile, or this one. */
+static int read_machine(const struct options *o, struct machine *ret, struct nodes *ret_nodes, struct error *e)
 {
+    const struct settings *s = &o->settings;
+    if (s->machine == NULL && o->profile != NULL && o->profile->has_machine) {
+        *ret = o->profile->machine;
+        return choose_recorded(s, ret, ret_nodes, e);
+    }
     if (s->machine == NULL) {
         return probe_this(s, ret, ret_nodes, e);
     }
@@ -173,7 +196,7 @@ static int plan_model(const struct options *o, const struct weights *w, struct e
     struct plan p;
     struct str out = {0};
     uint64_t tokenizer = 0;
-    int r = read_machine(&o->settings, &m, &nodes, e);
+    int r = read_machine(o, &m, &nodes, e);
     r = r < 0 ? r : tokenizer_size(&o->settings, &tokenizer, e);
     if (r < 0) {
         return r;
@@ -185,9 +208,9 @@ static int plan_model(const struct options *o, const struct weights *w, struct e
         return verdict;
     }
     if (o->json) {
-        report_json(&p, &w->shape, &out);
+        report_json(&p, &w->shape, o->profile, &out);
     } else {
-        report_text(&p, &w->shape, &out);
+        report_text(&p, &w->shape, o->profile, &out);
     }
     struct error write_error = {0};
     r = arguments_print(&out, &write_error);
@@ -198,12 +221,16 @@ static int plan_model(const struct options *o, const struct weights *w, struct e
     return verdict;
 }
 
-static int open_and_plan(const struct options *o, struct error *e)
+static int open_and_plan(struct options *o, struct error *e)
 {
+    int r = open_profile(o, e);
+    if (r < 0) {
+        return r;
+    }
     struct bind_options bind = arguments_bind(&o->settings);
     bind.allow_header_only = true;
     struct weights *w;
-    int r = weights_open(&bind, &w, e);
+    r = weights_open(&bind, &w, e);
     if (r == 0) {
         r = plan_model(o, w, e);
         weights_close(w);
@@ -221,5 +248,6 @@ int command_plan(int argc, char **argv, const volatile int *cancel)
         r = o.help ? (fputs(help_text, stdout), 0) : o.record ? record(cancel, &e) : open_and_plan(&o, &e);
     }
     settings_deinit(&o.settings);
+    free(o.profile);
     return arguments_finish("plan", r, &e);
 }

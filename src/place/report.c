@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "common/intmath.h"
+
 static const char *const purpose_keys[PURPOSE_COUNT] = {
     [PURPOSE_RESIDENT] = "resident", [PURPOSE_EXPERTS] = "experts",     [PURPOSE_SCALES] = "scales",
     [PURPOSE_KV] = "kv",             [PURPOSE_WORK] = "work",           [PURPOSE_STAGING] = "staging",
@@ -16,9 +18,52 @@ static void line_bytes(struct str *out, const char *what, uint64_t bytes)
     str_printf(out, "  %-18s %12s\n", what, format_bytes(text, bytes));
 }
 
-void report_text(const struct plan *p, const struct shape *s, struct str *out)
+/* Words of a long text in lines of so many bytes, the later ones indented. */
+static void wrapped(struct str *out, const char *text)
+{
+    enum { LINE = 100, INDENT = 19 };
+    size_t at = 0, len = strlen(text);
+    while (len - at > LINE) {
+        size_t n = LINE;
+        while (n > 0 && text[at + n] != ' ') {
+            n--;
+        }
+        n = n > 0 ? n : strcspn(text + at, " ");
+        str_printf(out, "%.*s\n%*s", (int)n, text + at, INDENT, "");
+        at = min_u64(at + n + 1, len);
+    }
+    str_printf(out, "%s\n", text + at);
+}
+
+static void profile_text(const struct profile *f, struct str *out)
+{
+    char size[24];
+    str_printf(out, "profile            %s\n", f->name);
+    if (f->description[0] != '\0') {
+        str_printf(out, "%-19s", "");
+        wrapped(out, f->description);
+    }
+    if (f->has_machine) {
+        str_printf(out, "made for           %s, %u cores, %s\n", f->machine.cpu[0] != '\0' ? f->machine.cpu : "a processor", f->machine.cores,
+                   format_bytes(size, f->machine.memory_total));
+    }
+    for (uint32_t i = 0; i < f->n_gpus; i++) {
+        str_printf(out, "GPU                %s, %s: this build does not use it\n", f->gpu[i].name[0] != '\0' ? f->gpu[i].name : "of any kind",
+                   format_bytes(size, f->gpu[i].vram));
+    }
+    for (uint32_t i = 0; i < f->n_results; i++) {
+        const struct profile_result *r = &f->result[i];
+        str_printf(out, "measured           %.2f tokens/s, prompts %.1f: %s (%s, %s)\n", r->decode_tok_s, r->prefill_tok_s, r->command, r->version, r->date);
+    }
+    str_puts(out, "\n");
+}
+
+void report_text(const struct plan *p, const struct shape *s, const struct profile *profile, struct str *out)
 {
     char a[24], b[24];
+    if (profile != NULL) {
+        profile_text(profile, out);
+    }
     str_printf(out, "%s: %u layers, %u experts, %u per token", s->family, s->layers, s->experts, s->experts_used);
     str_puts(out, s->mtp_layers > 0 ? ", with MTP layer\n\nRAM\n" : "\n\nRAM\n");
     for (int i = 0; i < PURPOSE_COUNT; i++) {
@@ -62,10 +107,25 @@ static void json_tier(struct str *out, const char *name, uint64_t limit, uint64_
     str_puts(out, "}}");
 }
 
-void report_json(const struct plan *p, const struct shape *s, struct str *out)
+static void profile_json(const struct profile *f, struct str *out)
+{
+    if (f == NULL) {
+        str_puts(out, "null");
+        return;
+    }
+    str_puts(out, "{\"name\": ");
+    str_json(out, f->name, strlen(f->name));
+    str_puts(out, ", \"description\": ");
+    str_json(out, f->description, strlen(f->description));
+    str_printf(out, ", \"unused_gpus\": %u}", f->n_gpus);
+}
+
+void report_json(const struct plan *p, const struct shape *s, const struct profile *profile, struct str *out)
 {
     str_puts(out, "{\n  \"model\": ");
     str_json(out, s->family, strlen(s->family));
+    str_puts(out, ",\n  \"profile\": ");
+    profile_json(profile, out);
     str_puts(out, ",\n  \"tiers\": {\n");
     json_tier(out, "ram", p->limit, p->total, p->bytes);
     str_puts(out, ",\n");

@@ -5,8 +5,10 @@
 
 #include "src/base/str.h"
 #include "src/place/plan.h"
+#include "src/place/profile.h"
 
-void report_text(const struct plan *p, const struct shape *s, struct str *out);
-void report_json(const struct plan *p, const struct shape *s, struct str *out); /* keys of design 8a */
+/* profile: what settings came from, NULL: no profile. */
+void report_text(const struct plan *p, const struct shape *s, const struct profile *profile, struct str *out);
+void report_json(const struct plan *p, const struct shape *s, const struct profile *profile, struct str *out); /* keys: docs/plan.md */
 
 #endif

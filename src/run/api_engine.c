@@ -81,7 +81,7 @@ bool sluice_engine_is_end(const struct sluice_engine *engine, int32_t id)
 char *sluice_engine_plan_json(const struct sluice_engine *engine)
 {
     struct str s = {0};
-    report_json(&engine->engine->plan, engine->engine->shape, &s);
+    report_json(&engine->engine->plan, engine->engine->shape, NULL, &s);
     return str_take(&s, NULL);
 }
 

@@ -12,6 +12,7 @@
 #include "src/run/bulk_choice.h"
 #include "src/run/engine_nodes.h"
 #include "src/run/probe.h"
+#include "src/run/profiles.h"
 #include "src/run/step.h"
 #include "src/tier/plan_input.h"
 
@@ -392,6 +393,7 @@ static int open_all(struct engine *g, const struct settings *settings, const str
     struct cpu_flags flags;
     uint32_t threads;
     int r = settings_copy(settings, &g->settings, e);
+    r = r < 0 ? r : profiles_apply(&g->settings, e);
     r = r < 0 ? r : refuse_plan_only(&g->settings, e);
     r = r < 0 ? r : choose_isa(g, &flags, e);
     r = r < 0 ? r : open_model(g, e);

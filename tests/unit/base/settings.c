@@ -117,7 +117,7 @@ static void refuses(void **state)
         { "prefetch", "on", "not in this build" },
         { "merge", "on", "not in this build" },
         { "numa", "interleave", "expected auto|on|off|N[,N]" },
-        { "profile", "p.yaml", "not in this build" },
+        { "profile", "", "--profile : empty, expected FILE" },
         { "io-limit", "1G", "--io-limit 1G: not in this build; it takes none" },
         { "vram", "24G", "not in this build" },
         { "vram", "0,1G", "not in this build" },

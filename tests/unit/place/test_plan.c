@@ -127,10 +127,10 @@ static void test_nodes_hold_their_shares(void **state)
     m.node_available[1] = half + 20 * gib;
     assert_int_equal(plan_make(&in, &p, &e), 0);
     struct str text = {0};
-    report_text(&p, &s, &text);
+    report_text(&p, &s, NULL, &text);
     assert_non_null(strstr(text.data, "node 3 "));
     text.len = 0;
-    report_json(&p, &s, &text);
+    report_json(&p, &s, NULL, &text);
     json_t *root = json_loads(text.data, 0, NULL);
     assert_non_null(root);
     json_t *node = json_array_get(json_object_get(root, "nodes"), 1);
@@ -250,11 +250,11 @@ static void test_recorded_machines(void **state)
         struct plan p;
         plan_make(&in, &p, &e);
         struct str out = {0};
-        report_json(&p, &s, &out);
+        report_json(&p, &s, NULL, &out);
         json_t *got = json_loadb(out.data, out.len, JSON_REJECT_DUPLICATES, NULL);
         assert_non_null(got);
         str_deinit(&out);
-        report_text(&p, &s, &out);
+        report_text(&p, &s, NULL, &out);
         assert_non_null(strstr(out.data, p.fits ? "\nfits" : "\ndoes not fit"));
         str_deinit(&out);
 
