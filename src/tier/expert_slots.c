@@ -110,13 +110,12 @@ int expert_slots_init(struct expert_slots *s, const struct weights *w, uint32_t 
     uint32_t layers = shape_all_layers(&w->shape), nodes = loader->nodes;
     struct expert_slots_sizes sizes;
     expert_slots_measure(w, nodes, &sizes);
-    assert(n <= sizes.experts);
-    *s = (struct expert_slots){.weights = w, .n = n, .own = n == sizes.experts};
-    s->base = calloc((size_t)n * nodes + 1, sizeof(*s->base)); /* a model of dense layers only has none */
+    *s = (struct expert_slots){.weights = w, .n = n == EXPERT_SLOTS_OWN ? (uint32_t)sizes.experts : n, .own = n == EXPERT_SLOTS_OWN};
+    s->base = calloc((size_t)s->n * nodes + 1, sizeof(*s->base)); /* a model of dense layers only has none */
     s->scale_at = calloc((size_t)layers * w->shape.experts + 1, sizeof(*s->scale_at));
     s->first = calloc(layers, sizeof(*s->first));
     if (s->base == NULL || s->scale_at == NULL || s->first == NULL) {
-        return error_nomem(e, "table of expert slots", expert_slots_table_bytes(w, nodes, n));
+        return error_nomem(e, "table of expert slots", expert_slots_table_bytes(w, nodes, s->n));
     }
     struct slot_cursor end = lay_out(s, &sizes, nodes);
     return slot_buffers_init(&s->buffers, &end, loader, PURPOSE_EXPERTS, e);

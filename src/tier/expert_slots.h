@@ -37,7 +37,8 @@ struct expert_slots {
 /* Memory of the tables, for the plan. */
 uint64_t expert_slots_table_bytes(const struct weights *w, uint32_t nodes, uint64_t n);
 
-/* n: as many as there are experts, or fewer. Memory is accounted through `loader`; nothing is read. */
+/* n slots for any expert; EXPERT_SLOTS_OWN: one of its own for each. Memory is accounted through `loader`; nothing is read. */
+enum { EXPERT_SLOTS_OWN = 0 };
 int expert_slots_init(struct expert_slots *s, const struct weights *w, uint32_t n, const struct loader *loader, struct error *e);
 void expert_slots_deinit(struct expert_slots *s);
 

@@ -83,9 +83,10 @@ void store_measure(const struct weights *w, uint32_t nodes, struct store_sizes *
 {
     struct expert_slots_sizes sizes;
     expert_slots_measure(w, nodes, &sizes);
-    uint64_t beside = sizes.experts * (sizeof(double) + sizeof(struct evict_entry) + sizeof(struct evict_slot) + sizeof(struct fetch_flight));
+    uint64_t slots = sizes.experts + 2ull * w->shape.experts_used; /* at most: all but one stay, and staging */
+    uint64_t beside = slots * (sizeof(double) + sizeof(struct evict_entry) + sizeof(struct evict_slot) + sizeof(struct fetch_flight));
     *ret = (struct store_sizes){.experts = sizes.experts, .scales = sizes.scales,
-                                .tables = own_tables_bytes(w, sizes.experts) + expert_slots_table_bytes(w, nodes, sizes.experts) + beside};
+                                .tables = own_tables_bytes(w, slots) + expert_slots_table_bytes(w, nodes, slots) + beside};
     for (uint32_t k = 0; k < nodes; k++) {
         ret->all += ret->all_node[k] = sizes.all[k];
         ret->slot += ret->slot_node[k] = sizes.each[k];
@@ -230,7 +231,7 @@ int store_create(const struct weights *w, struct loader *loader, const struct st
     s->all = o->cached >= sizes.experts;
     assert(s->all || (o->staging > 0 && o->reader != NULL));
     int r = register_counters(s, counters, e);
-    r = r < 0 ? r : expert_slots_init(&s->slots, w, (uint32_t)(s->all ? sizes.experts : o->cached + o->staging), loader, e);
+    r = r < 0 ? r : expert_slots_init(&s->slots, w, s->all ? EXPERT_SLOTS_OWN : (uint32_t)o->cached + o->staging, loader, e);
     r = r < 0 ? r : allocate_tables(s, loader->account, e);
     s->cycle = max_u32(moe_layers(&w->shape), 1);
     r = r < 0 ? r : heat_init(&s->heat, s->layers, max_u32(s->experts, 1), HALF_LIFE_TOKENS * s->cycle, e);

@@ -219,7 +219,7 @@ static void test_any_part_stays(void **state)
     (void)state;
     static const struct {
         uint32_t cached, staging, nodes;
-    } budgets[] = {{0, 1, 1}, {0, 3, 2}, {1, 1, 1}, {7, 2, 1}, {40, 12, 1}, {40, 12, 3}, {383, 1, 1}, {200, 64, 8}};
+    } budgets[] = {{0, 1, 1}, {0, 3, 2}, {1, 1, 1}, {7, 2, 1}, {40, 12, 1}, {40, 12, 3}, {383, 1, 1}, {383, 9, 2}, {200, 64, 8}};
     for (size_t b = 0; b < ARRAY_LEN(budgets); b++) {
         struct streaming t = {.random = (uint32_t)b};
         open_model(&t.f, DEMO);
