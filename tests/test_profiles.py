@@ -65,6 +65,32 @@ def test_what_plans_say():
         assert "profile            8-gpu-node\n" in text and text.count("H200, 141.00 GiB: this build does not use it\n") == 8, text
 
 
+def test_what_streams_is_explained():
+    """A laptop: the drive's share of 464 experts of 24.77 MB, at 6.8 GB/s, and RAM at 100 GB/s, worked out from the slots it has."""
+    with folder() as path:
+        v3 = header_only(path)
+        p = plan("-m", v3, "--profile", "laptop-64g-nvme")
+        share, routed = p["expert_slots"] / p["experts"], 464 * 24772608
+        assert p["fits"] and 0.098 < share < 0.123, p
+        hit = 0.46 + (share - 0.098) / (0.123 - 0.098) * (0.51 - 0.46)
+        missed = (1 - hit) * routed
+        assert abs(p["hit_ratio"] - hit) < 1e-5 and abs(p["nvme_bytes_per_token"] / missed - 1) < 1e-4
+        ram, drive = (p["bytes_per_token"] + missed) / 100e9, missed / 6.8e9
+        assert abs(p["decode_tok_s"] * drive - 1) < 1e-4 and abs(p["decode_serial_tok_s"] * (ram + drive) - 1) < 1e-4
+        assert "drive reads" in p["binding"] and p["more"]["ram_gib_tok_s"] > 0
+        assert abs(p["more"]["nvme_gb_s_tok_s"] - (7.8e9 / missed - 6.8e9 / missed)) < 1e-4
+        assert p["tiers"]["nvme"]["total"] == p["tiers"]["nvme"]["purposes"]["experts"]
+        assert abs(p["tiers"]["nvme"]["total"] / ((p["experts"] - p["expert_slots"]) * 24772608) - 1) < 1e-4
+        assert plan("-m", v3, "--profile", "laptop-64g-nvme", "-ub", 1024)["prefill_tok_s"] > 1.9 * p["prefill_tok_s"]
+        measured = write(path, "m.yaml", "name: m\nresults: [{command: c, version: v, date: 2026-11-30, expert_share: %.17g, hit_ratio: 0.7}]\n" % share)
+        machine = write(path, "m.json", '{"cores": 8, "limits": {"available": "60G", "setting": "58G"}, "ram_read_gb_s": 100, "nvme_read_gb_s": 6.8}')
+        there = plan("-m", v3, "--profile", measured, "--machine", machine, "-c", p["context"])
+        assert there["expert_slots"] == p["expert_slots"] and abs(there["hit_ratio"] - 0.7) < 1e-5, there
+        assert abs(there["decode_tok_s"] * 0.3 * routed / 6.8e9 - 1) < 1e-4
+        text = cases.sluice("plan", "-m", v3, "--profile", "laptop-64g-nvme").stdout.decode()
+        assert "of uses are expected to find theirs" in text and "for a GB/s of the drive" in text, text
+
+
 def test_machine_goes_before_that_of_the_profile():
     with folder() as path:
         machine = write(path, "m.json", '{"cores": 4, "limits": {"available": "3G"}}')

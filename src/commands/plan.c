@@ -180,6 +180,7 @@ static int plan_on_nodes(const struct options *o, const struct weights *w, struc
     spread.threads = in->threads;
     spread.tokenizer_bytes = in->tokenizer_bytes;
     spread.nodes = n->bind ? n->parts : 0;
+    spread.hits = profile_hits(o->profile);
     int r = plan_make(&spread, ret, e);
     if (r == ERROR_DOES_NOT_FIT && ret->node_short && n->may_fall_back) {
         fprintf(stderr, "sluice plan: the system places the weights: %s\n", e->text);

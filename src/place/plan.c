@@ -91,16 +91,6 @@ static uint64_t count_experts(const struct shape *s)
     return layers * s->experts;
 }
 
-/* Weights read for one decoded token: resident ones but for the idle, and the chosen experts of the main layers. */
-static uint64_t bytes_per_token(const struct plan_input *in, uint64_t experts, uint64_t *ret_chosen)
-{
-    const struct shape *s = in->shape;
-    uint64_t main_layers = experts == 0 ? 0 : experts / s->experts - s->mtp_layers;
-    uint64_t chosen = experts == 0 ? 0 : (uint64_t)((double)in->expert_bytes / (double)experts * (double)(main_layers * s->experts_used));
-    *ret_chosen = chosen;
-    return plus(in->resident_bytes - min_u64(in->resident_bytes, in->idle_bytes), chosen);
-}
-
 /* ---- verdict ---- */
 
 static int refuse_context(const struct plan_input *in, struct plan *p, struct error *e)
@@ -135,24 +125,6 @@ static int refuse_total(const struct plan_input *in, const struct plan *p, struc
                      needed, min_u32(KV_PAGE, in->shape->max_positions), format_bytes(over, p->needed - p->limit));
 }
 
-/* At best: a prompt chunk at its roof; a decoded token at the rate of memory, or of the drive that brings what is not there. */
-static void predict(const struct plan_input *in, struct plan *p)
-{
-    const struct machine *m = in->machine;
-    uint64_t chosen = 0;
-    p->token_bytes = bytes_per_token(in, p->experts, &chosen);
-    p->token_nvme_bytes = p->experts == 0 ? 0 : (uint64_t)((double)chosen * (1 - (double)p->expert_slots / (double)p->experts));
-    double memory = m->ram_read_gb_s > 0 ? 1e-9 * (double)p->token_bytes / m->ram_read_gb_s : 0;
-    double drive = m->nvme_read_gb_s > 0 ? 1e-9 * (double)p->token_nvme_bytes / m->nvme_read_gb_s : 0;
-    bool known = memory > 0 && (drive > 0 || p->token_nvme_bytes == 0);
-    p->decode_tok_s = known ? 1 / (memory > drive ? memory : drive) : 0;
-    struct roof chunk;
-    cost_prefill(&in->cost, m, in->ubatch, 0, in->ubatch, &chunk);
-    double reads = m->nvme_read_gb_s > 0 ? 1e-9 * (double)in->expert_bytes * (1 - (double)p->expert_slots / (double)max_u64(p->experts, 1)) / m->nvme_read_gb_s : 0;
-    double seconds = chunk.seconds > reads ? chunk.seconds : reads;
-    p->prefill_tok_s = chunk.seconds > 0 && (reads > 0 || !streams(p)) ? in->ubatch / seconds : 0;
-}
-
 /* Several nodes are bound strictly: what one lacks the others do not give. The rest of the memory comes evenly from where threads run. */
 static int check_nodes(struct plan *p, struct error *e)
 {
@@ -170,19 +142,10 @@ static int check_nodes(struct plan *p, struct error *e)
     return 0;
 }
 
-static void describe_binding(const struct plan_input *in, struct plan *p)
+static void describe_binding(struct plan *p)
 {
-    const struct machine *m = in->machine;
-    char limit[24], token[24], what[96];
-    bool drive = p->token_nvme_bytes > 0 && (m->nvme_read_gb_s <= 0 || m->ram_read_gb_s <= 0 ||
-                                             (double)p->token_nvme_bytes / m->nvme_read_gb_s > (double)p->token_bytes / m->ram_read_gb_s);
-    format_bytes(token, drive ? p->token_nvme_bytes : p->token_bytes);
-    double rate = drive ? m->nvme_read_gb_s : m->ram_read_gb_s;
-    int n = snprintf(what, sizeof(what), "decode: %s reads of %s per token", drive ? "drive" : "RAM", token);
-    if (rate > 0 && n > 0 && (size_t)n < sizeof(what)) {
-        snprintf(what + n, sizeof(what) - (size_t)n, " at %.1f GB/s", rate);
-    }
-    snprintf(p->binding_text, sizeof(p->binding_text), "memory: %s (%s); %s", memory_limit_name(p->binding), format_bytes(limit, p->limit), what);
+    char limit[24];
+    snprintf(p->binding_text, sizeof(p->binding_text), "memory: %s (%s); %s", memory_limit_name(p->binding), format_bytes(limit, p->limit), p->speed.binding);
 }
 
 /* ---- experts that stay ---- */
@@ -306,11 +269,12 @@ int plan_make(const struct plan_input *in, struct plan *ret, struct error *e)
     int r = stream ? share_slots(in, &p, e) : 0;
     fill_sums(in, p.context, &p);
     fill_nodes(in, &p);
-    predict(in, &p);
+    p.nvme_bytes = p.experts > 0 ? in->expert_bytes / p.experts * (p.experts - p.expert_slots) : 0;
+    speed_of(in, p.experts, p.expert_slots, &p.speed);
     uint64_t pages = times(max_u32(in->sessions, 1), session_pages(p.context));
     p.kv_pages = (uint32_t)min_u64(pages, UINT32_MAX);
     p.fits = r == 0 && p.total <= p.limit && pages <= UINT32_MAX;
-    describe_binding(in, &p);
+    describe_binding(&p);
     r = r < 0 ? r : verdict(in, &p, e);
     *ret = p;
     return r;

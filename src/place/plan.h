@@ -14,7 +14,9 @@
 #include "src/base/str.h"
 #include "src/model/shape.h"
 #include "src/place/cost.h"
+#include "src/place/hits.h"
 #include "src/place/machine.h"
+#include "src/place/speed.h"
 
 enum {
     PLAN_DEFAULT_CONTEXT = 32768,      /* most that is chosen without -c; a larger one is a decision of the user */
@@ -35,6 +37,7 @@ struct plan_input {
     uint64_t expert_bytes;      /* slots of all experts, each of its own size */
     uint64_t max_expert_bytes;  /* one slot that takes any expert */
     struct cost cost;           /* src/tier/cost_input.h; all zero: speed of prompts unknown */
+    struct hits hits;           /* all zero: as published */
     uint64_t idle_bytes;        /* of resident_bytes: not read for every token (embedding table, MTP layers) */
     uint32_t nodes;             /* memory nodes that weights are bound to; 0: none */
     uint64_t node_bytes[WEIGHT_NODES_MAX]; /* of weights, as spread over nodes, with all experts */
@@ -63,15 +66,14 @@ struct plan {
     uint64_t kv_token_bytes;    /* one position, all layers */
     uint64_t experts;           /* routed experts, all layers */
     uint64_t expert_slots;      /* of them stay in RAM at once; the others are read when they are used */
+    uint64_t nvme_bytes;        /* of experts that have no slot */
     uint64_t staging_slots;     /* slots to read into, beside those: 0 if all stay */
     uint32_t nodes;             /* memory nodes that weights are bound to; 0: none */
     struct plan_node {
         int number;
         uint64_t weights, available; /* bytes; available 0: unknown */
     } node[WEIGHT_NODES_MAX];   /* [nodes] */
-    uint64_t token_bytes;       /* weights read from RAM per decoded token */
-    uint64_t token_nvme_bytes;  /* of them read from a drive before, if experts are used evenly */
-    double decode_tok_s, prefill_tok_s; /* at best, 0: unknown (no measured rate) */
+    struct speed speed;         /* what follows for a token */
     char binding_text[160];     /* what bounds speed, one line */
 };
 

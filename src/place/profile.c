@@ -485,6 +485,17 @@ int profile_parse(const char *text, size_t len, const char *where, struct profil
     return rc;
 }
 
+struct hits profile_hits(const struct profile *p)
+{
+    for (uint32_t i = 0; p != NULL && i < p->n_results; i++) {
+        const struct profile_result *one = &p->result[i];
+        if (one->hit_ratio > 0 && one->expert_share < 1) {
+            return hits_measured(one->expert_share, one->hit_ratio);
+        }
+    }
+    return (struct hits){0};
+}
+
 int profile_apply(const struct profile *p, struct settings *s, struct error *e)
 {
     int rc = 0;

@@ -11,6 +11,7 @@
 #include "common/error.h"
 #include "src/base/settings.h"
 #include "src/base/str.h"
+#include "src/place/hits.h"
 #include "src/place/machine.h"
 
 enum { PROFILE_BYTES_MAX = 1 << 20, PROFILE_GPUS_MAX = 16, PROFILE_RESULTS_MAX = 16 };
@@ -50,6 +51,9 @@ int profile_parse(const char *text, size_t len, const char *where, struct profil
 
 /* Appends YAML that parses to an equal profile; strings have to be UTF-8. -ENOMEM. */
 int profile_write(const struct profile *p, struct str *out, struct error *e);
+
+/* Through the first result that has a hit ratio; as published where none has, or p is NULL. */
+struct hits profile_hits(const struct profile *p);
 
 /* Puts the settings into *s as SOURCE_PROFILE: where the environment or a flag has set one, that stays. */
 int profile_apply(const struct profile *p, struct settings *s, struct error *e);

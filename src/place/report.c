@@ -58,6 +58,34 @@ static void profile_text(const struct profile *f, struct str *out)
     str_puts(out, "\n");
 }
 
+static void speed_text(const struct plan *p, struct str *out)
+{
+    const struct speed *v = &p->speed;
+    char ram[24], drive[24];
+    bool streams = p->staging_slots > 0;
+    if (streams) {
+        str_printf(out, "experts in RAM     %llu of %llu (%.1f %%), where %.1f %% of uses are expected to find theirs; %llu slots to read into\n",
+                   (unsigned long long)p->expert_slots, (unsigned long long)p->experts, 100.0 * (double)p->expert_slots / (double)p->experts,
+                   100 * v->hit_ratio, (unsigned long long)p->staging_slots);
+    }
+    str_printf(out, "weights per token  %s from RAM", format_bytes(ram, v->ram_bytes));
+    str_printf(out, streams ? ", %s of them from the drive before\n" : "\n", format_bytes(drive, v->nvme_bytes));
+    if (v->decode_tok_s <= 0) {
+        str_puts(out, "decode at best     unknown: plan for a recorded machine (--record, --machine) or a profile\n");
+    } else if (streams) {
+        str_printf(out, "decode at best     %.2f tokens/s: RAM %.0f ms and drive %.0f ms at the same time; one after the other %.2f\n", v->decode_tok_s,
+                   1e3 * v->ram_s, 1e3 * v->nvme_s, v->serial_tok_s);
+    } else {
+        str_printf(out, "decode at best     %.2f tokens/s\n", v->decode_tok_s);
+    }
+    if (v->prefill_tok_s > 0) {
+        str_printf(out, "prefill at best    %.1f tokens/s\n", v->prefill_tok_s);
+    }
+    if (streams && v->decode_tok_s > 0) {
+        str_printf(out, "more would add     %.3f tokens/s for a GiB of RAM, %.3f for a GB/s of the drive\n", v->more_ram_tok_s, v->more_nvme_tok_s);
+    }
+}
+
 void report_text(const struct plan *p, const struct shape *s, const struct profile *profile, struct str *out)
 {
     char a[24], b[24];
@@ -79,20 +107,7 @@ void report_text(const struct plan *p, const struct shape *s, const struct profi
     }
     str_printf(out, "context            %u positions, %s per position; largest that fits: %u\n", p->context,
                format_bytes(a, p->kv_token_bytes), p->context_max);
-    if (p->staging_slots > 0) {
-        str_printf(out, "experts in RAM     %llu of %llu, and %llu slots to read into\n", (unsigned long long)p->expert_slots, (unsigned long long)p->experts,
-                   (unsigned long long)p->staging_slots);
-    }
-    str_printf(out, "weights per token  %s", format_bytes(b, p->token_bytes));
-    str_printf(out, p->token_nvme_bytes > 0 ? ", %s of them from the drive if experts are used evenly\n" : "\n", format_bytes(a, p->token_nvme_bytes));
-    if (p->decode_tok_s > 0) {
-        str_printf(out, "decode at best     %.2f tokens/s\n", p->decode_tok_s);
-    } else {
-        str_puts(out, "decode at best     unknown: plan for a recorded machine (--record, --machine)\n");
-    }
-    if (p->prefill_tok_s > 0) {
-        str_printf(out, "prefill at best    %.1f tokens/s\n", p->prefill_tok_s);
-    }
+    speed_text(p, out);
     str_printf(out, "bound by           %s\n", p->binding_text);
     str_printf(out, "%s; the least that works is %s\n", p->fits ? "fits" : "does not fit", format_bytes(a, p->needed));
 }
@@ -122,6 +137,7 @@ static void profile_json(const struct profile *f, struct str *out)
 
 void report_json(const struct plan *p, const struct shape *s, const struct profile *profile, struct str *out)
 {
+    const struct speed *v = &p->speed;
     str_puts(out, "{\n  \"model\": ");
     str_json(out, s->family, strlen(s->family));
     str_puts(out, ",\n  \"profile\": ");
@@ -129,7 +145,8 @@ void report_json(const struct plan *p, const struct shape *s, const struct profi
     str_puts(out, ",\n  \"tiers\": {\n");
     json_tier(out, "ram", p->limit, p->total, p->bytes);
     str_puts(out, ",\n");
-    json_tier(out, "nvme", 0, 0, NULL);
+    const uint64_t on_drive[PURPOSE_COUNT] = {[PURPOSE_EXPERTS] = p->nvme_bytes};
+    json_tier(out, "nvme", 0, p->nvme_bytes, on_drive);
     str_puts(out, ",\n");
     json_tier(out, "vram0", 0, 0, NULL);
     str_puts(out, "\n  },\n  \"nodes\": [");
@@ -140,11 +157,13 @@ void report_json(const struct plan *p, const struct shape *s, const struct profi
     str_printf(out, "],\n  \"fits\": %s,\n  \"needed\": %llu,\n  \"limit_name\": \"%s\",\n", p->fits ? "true" : "false",
                (unsigned long long)p->needed, memory_limit_name(p->binding));
     str_printf(out, "  \"context\": %u,\n  \"context_max\": %u,\n  \"kv_bytes_per_token\": %llu,\n  \"bytes_per_token\": %llu,\n",
-               p->context, p->context_max, (unsigned long long)p->kv_token_bytes, (unsigned long long)p->token_bytes);
-    str_printf(out, "  \"nvme_bytes_per_token\": %llu,\n  \"experts\": %llu,\n  \"staging_slots\": %llu,\n", (unsigned long long)p->token_nvme_bytes,
+               p->context, p->context_max, (unsigned long long)p->kv_token_bytes, (unsigned long long)v->ram_bytes);
+    str_printf(out, "  \"nvme_bytes_per_token\": %llu,\n  \"experts\": %llu,\n  \"staging_slots\": %llu,\n", (unsigned long long)v->nvme_bytes,
                (unsigned long long)p->experts, (unsigned long long)p->staging_slots);
-    str_printf(out, "  \"expert_slots\": %llu,\n  \"decode_tok_s\": %.6g,\n  \"prefill_tok_s\": %.6g,\n  \"binding\": ",
-               (unsigned long long)p->expert_slots, p->decode_tok_s, p->prefill_tok_s);
+    str_printf(out, "  \"expert_slots\": %llu,\n  \"hit_ratio\": %.6g,\n  \"decode_tok_s\": %.6g,\n  \"decode_serial_tok_s\": %.6g,\n",
+               (unsigned long long)p->expert_slots, v->hit_ratio, v->decode_tok_s, v->serial_tok_s);
+    str_printf(out, "  \"prefill_tok_s\": %.6g,\n  \"more\": {\"ram_gib_tok_s\": %.6g, \"nvme_gb_s_tok_s\": %.6g},\n  \"binding\": ", v->prefill_tok_s,
+               v->more_ram_tok_s, v->more_nvme_tok_s);
     str_json(out, p->binding_text, strlen(p->binding_text));
     str_puts(out, "\n}\n");
 }

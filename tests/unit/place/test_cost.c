@@ -93,13 +93,13 @@ static void test_plan(void **state)
     struct error e = {0};
     in.cost = small_cost();
     assert_int_equal(plan_make(&in, &p, &e), 0);
-    assert_float_equal(p.prefill_tok_s, 0, 0);
-    assert_true(p.decode_tok_s > 0);
+    assert_float_equal(p.speed.prefill_tok_s, 0, 0);
+    assert_true(p.speed.decode_tok_s > 0);
     m.fma_gop_s = m.int8_gop_s = 1e-6;
     assert_int_equal(plan_make(&in, &p, &e), 0);
     struct roof r;
     cost_prefill(&in.cost, &m, 512, 0, 512, &r);
-    assert_float_equal(p.prefill_tok_s, 512 / r.seconds, 1e-9);
+    assert_float_equal(p.speed.prefill_tok_s, 512 / r.seconds, 1e-9);
 }
 
 int main(void)

@@ -42,7 +42,7 @@ static void test_numbers_of_the_specification(void **state)
     assert_int_equal(p.context_max, 163840);
     assert_int_equal(p.kv_pages, 512);
     /* 20.967 GB of the specification, which counts the router and no norms */
-    assert_true(p.token_bytes > 20960000000u && p.token_bytes < 20980000000u);
+    assert_true(p.speed.ram_bytes > 20960000000u && p.speed.ram_bytes < 20980000000u);
 
     in.context = 163840;
     assert_int_equal(plan_make(&in, &p, &e), 0);
@@ -66,7 +66,7 @@ static void test_context_that_fits(void **state)
     struct error e = {0};
     assert_int_equal(plan_make(&in, &p, &e), 0);
     uint64_t roomy = p.total, needed = p.needed;
-    assert_true(needed < roomy && p.staging_slots == 0 && p.token_nvme_bytes == 0);
+    assert_true(needed < roomy && p.staging_slots == 0 && p.speed.nvme_bytes == 0);
 
     for (uint64_t limit = needed; limit < roomy; limit += (roomy - needed) / 23 + 1) { /* chosen so that it fits */
         in.ram_setting = limit;
@@ -75,7 +75,7 @@ static void test_context_that_fits(void **state)
         assert_sums(&p);
         assert_int_equal(p.binding, LIMIT_SETTING);
         if (p.staging_slots > 0) { /* slots take all that the rest leaves */
-            assert_true(p.expert_slots < V3_EXPERTS && p.token_nvme_bytes > 0);
+            assert_true(p.expert_slots < V3_EXPERTS && p.speed.nvme_bytes > 0);
             assert_true(p.total + V3_EXPERT_Q4_K > limit && p.bytes[PURPOSE_EXPERTS] == (p.expert_slots + p.staging_slots) * V3_EXPERT_Q4_K);
             assert_true(p.context >= min_u32(p.context_max, PLAN_USEFUL_CONTEXT) && (p.context <= PLAN_USEFUL_CONTEXT || p.bytes[PURPOSE_KV] <= limit / 4));
         } else {
@@ -266,11 +266,12 @@ static void test_recorded_machines(void **state)
         assert_int_equal(json_integer_value(json_object_get(json_object_get(ram, "purposes"), "kv")), json_integer_value(json_object_get(want, "kv")));
         assert_true(json_object_get(want, "context_max") == NULL || json_equal(json_object_get(want, "context_max"), json_object_get(got, "context_max")));
         double rate = json_number_value(json_object_get(got, "decode_tok_s")), expected = json_number_value(json_object_get(want, "decode_tok_s"));
-        if (p.staging_slots > 0 && expected > 0) { /* 464 experts of a token, evenly: by the drive */
+        if (p.staging_slots > 0 && expected > 0) { /* 464 experts of a token, of which 47.4 % come from the drive (docs/plan.md) */
             assert_true(p.expert_slots > (p.limit - V3_RESIDENT - 6e9) / V3_EXPERT_Q4_K && p.expert_slots < (p.limit - V3_RESIDENT) / V3_EXPERT_Q4_K);
-            expected = m.nvme_read_gb_s * 1e9 / (464.0 * V3_EXPERT_Q4_K * (1 - (double)p.expert_slots / V3_EXPERTS));
         }
-        assert_true(rate >= expected * 0.999 && rate <= expected * 1.001);
+        if (!(rate >= expected * 0.999 && rate <= expected * 1.001)) {
+            fail_msg("%s: %g tokens/s, expected %g", names[i], rate, expected);
+        }
         json_decref(got);
         json_decref(want);
     }

@@ -81,9 +81,12 @@ static void test_every_key_is_read(void **state)
     assert_string_equal(p.result[0].date, "2026-11-30");
     assert_true(p.result[0].decode_tok_s == 4.25 && p.result[0].prefill_tok_s == 100 && p.result[0].hit_ratio == 0.86 && p.result[0].expert_share == 0.47);
     assert_string_equal(p.result[1].version, "1");
+    struct hits h = profile_hits(&p);
+    double there = hits_ratio(&h, 0.47);
+    assert_true(there > 0.8599999 && there < 0.8600001);
 
     assert_int_equal(parse("name: x\n", &p, &e), 0); /* the least */
-    assert_true(!p.has_machine && p.n_settings == 0 && p.n_results == 0);
+    assert_true(!p.has_machine && p.n_settings == 0 && p.n_results == 0 && profile_hits(&p).bend == 0 && profile_hits(NULL).bend == 0);
     assert_int_equal(parse("{\"name\": \"x\", \"machine\": {\"cores\": 1, \"memory_total\": \"1G\", \"memory_available\": 5}}", &p, &e), 0);
     assert_true(p.machine.nodes == 1 && p.machine.limit[LIMIT_AVAILABLE] == 5);
 }
