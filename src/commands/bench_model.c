@@ -12,6 +12,7 @@
 #include "src/commands/bench_run.h"
 #include "src/commands/host.h"
 #include "src/commands/measure.h"
+#include "src/run/probe_drive.h"
 #include "src/tier/cost_input.h"
 
 struct results {
@@ -149,12 +150,31 @@ static int open_rates(const struct engine *g, const volatile int *cancel, struct
     return r;
 }
 
+/* Where experts are read while the tests run, the drive is a ceiling like the memory. */
+static int measure_drive_of(const struct engine *g, double *ret, struct error *e)
+{
+    struct rate rate = {0};
+    char why[160];
+    const struct drive_options o = {.path = g->weights->containers[0]->files[0].path, .seconds = 1, .clock = g->clock, .cancel = g->cancel};
+    *ret = 0;
+    if (!store_streams(g->store)) {
+        return 0;
+    }
+    int r = probe_drive(&o, &rate, why, sizeof(why), e);
+    if (r == 0 && rate.samples == 0) {
+        log_print(&g->log, LOG_WARN, "the rate of the drive is unknown: %s", why);
+    }
+    *ret = rate.best;
+    return r;
+}
+
 static int bench_engine(const struct bench_options *o, struct engine *g, bool progress, const volatile int *cancel,
                         struct results *results, struct error *e)
 {
     struct bench_run b = {.engine = g, .repeats = o->repeats, .progress = progress};
     cost_input_init(&b.cost, g->weights);
     int r = open_rates(g, cancel, &b.rates, e);
+    r = r < 0 ? r : measure_drive_of(g, &b.drive, e);
     describe(o, g, results);
     r = r < 0 ? r : run_tests(o, &b, results, e);
     rates_destroy(b.rates);
@@ -169,6 +189,8 @@ static int set_number(struct settings *s, const char *name, uint64_t value, stru
     return settings_set(s, name, text, SOURCE_FLAG, e);
 }
 
+enum { BENCH_SPARE = 320 << 20 }; /* half of it is enough to get past most caches */
+
 /* Opens the model with `threads` (0: as many as it takes by itself) and runs all tests on it. */
 static int bench_with(struct bench_options *o, uint32_t threads, bool progress, const volatile int *cancel, struct results *results, struct error *e)
 {
@@ -178,6 +200,7 @@ static int bench_with(struct bench_options *o, uint32_t threads, bool progress, 
         .cancel = (const atomic_int *)(const volatile void *)cancel, /* as in measure.c */
         .progress = load_progress,
         .ctx = &progress,
+        .spare = BENCH_SPARE,
     };
     int r = set_number(&o->settings, "threads", threads, e);
     r = r < 0 ? r : engine_open(&o->settings, &hooks, &g, e);

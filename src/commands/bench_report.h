@@ -33,7 +33,7 @@ struct bench_row {
     double roof_s[BENCH_REPEATS_MAX];  /* [repeats] least seconds at the ceilings around each; 0: unknown */
     struct roof roof;             /* of one repeat, at the median ceilings */
     struct rate drift;            /* memory reads, all measurements of the test, bytes per second */
-    uint64_t hits, misses, cache_bytes, drafted, accepted;
+    uint64_t hits, misses, cache_bytes, read_bytes, drafted, accepted; /* read_bytes: of experts that missed */
 };
 
 /* Tokens per second of each repeat. */

@@ -195,14 +195,14 @@ static void show(const struct bench_run *b, const char *test, uint32_t repeat)
 
 /* Counters and clocks before and after the repeats. */
 struct totals {
-    uint64_t drive, hits, misses, cache, drafted, accepted;
+    uint64_t drive, hits, misses, cache, read, drafted, accepted;
 };
 
 static struct totals totals_of(const struct engine *g)
 {
     return (struct totals){
         .drive = drive_bytes(), .hits = counter_of(g, "expert.ram.hits"),
-        .misses = counter_of(g, "expert.ram.misses"), .cache = counter_of(g, "expert.ram.bytes"),
+        .misses = counter_of(g, "expert.ram.misses"), .cache = counter_of(g, "expert.ram.bytes"), .read = counter_of(g, "expert.nvme.bytes"),
         .drafted = counter_of(g, "draft.drafted"), .accepted = counter_of(g, "draft.accepted")};
 }
 
@@ -213,18 +213,21 @@ static void set_totals(const struct totals *a, const struct totals *z, struct be
     row->hits = z->hits - a->hits;
     row->misses = z->misses - a->misses;
     row->cache_bytes = z->cache - a->cache;
+    row->read_bytes = z->read - a->read;
     row->drafted = z->drafted - a->drafted;
     row->accepted = z->accepted - a->accepted;
 }
 
 /* What a repeat could reach at such ceilings. `met`: share of the experts that a step reads. */
-static struct roof roof_of(const struct bench_run *b, const struct bench_test *t, double met, const struct ceilings *c)
+static struct roof roof_of(const struct bench_run *b, const struct bench_test *t, double met, const struct bench_row *row, const struct ceilings *c)
 {
+    double read = row->nvme_bytes * (t->decode_n > 0 ? (double)t->decode_n * t->rows : t->prompt_n);
     const struct engine *g = b->engine;
     const struct machine m = ceilings_machine(c);
     struct roof r;
     if (t->decode_n == 0) {
         cost_prefill(&b->cost, &m, t->prompt_n, t->depth, g->ubatch, &r);
+        roof_add_drive(&r, read, b->drive);
         return r;
     }
     uint64_t latents = g->plan.kv_token_bytes / shape_all_layers(g->shape) * g->shape->layers; /* the MTP layer has some, too, and is not run */
@@ -233,6 +236,7 @@ static struct roof roof_of(const struct bench_run *b, const struct bench_test *t
     for (size_t i = 0; i < ARRAY_LEN(of_one_step); i++) {
         *of_one_step[i] *= t->decode_n;
     }
+    roof_add_drive(&r, read, b->drive);
     return r;
 }
 
@@ -246,13 +250,13 @@ static void set_ceilings(const struct bench_run *b, const struct bench_test *t, 
     ceilings_pair(measured, row->repeats, each, &median);
     for (uint32_t i = 0; i < row->repeats; i++) {
         row->ceiling[i] = each[i].of[CEILING_READ];
-        row->roof_s[i] = roof_of(b, t, met, &each[i]).seconds;
+        row->roof_s[i] = roof_of(b, t, met, row, &each[i]).seconds;
     }
     for (uint32_t i = 0; i <= row->repeats; i++) {
         reads[i] = measured[i].of[CEILING_READ];
     }
     row->drift = rate_of(reads, b->rates != NULL ? row->repeats + 1 : 0);
-    row->roof = roof_of(b, t, met, &median);
+    row->roof = roof_of(b, t, met, row, &median);
     row->ram_bytes = row->roof.bytes / (t->decode_n > 0 ? (double)t->decode_n * t->rows : t->prompt_n);
 }
 

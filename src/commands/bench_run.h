@@ -19,6 +19,7 @@ struct bench_run {
     struct rates *rates;      /* NULL: no ceilings */
     struct cost cost;         /* of the model: src/tier/cost_input.h */
     uint32_t repeats;
+    double drive;             /* bytes per second that the drive of the model gives; 0: unknown, or nothing is read from it */
     bool progress;            /* a line on stderr */
 };
 

@@ -14,8 +14,17 @@ const char *cost_part_name(enum cost_part p)
 
 const char *roof_bound_name(enum roof_bound b)
 {
-    static const char *const names[] = {"unknown", "memory reads", "int8 products", "float products"};
+    static const char *const names[] = {"unknown", "memory reads", "int8 products", "float products", "drive reads"};
     return names[b];
+}
+
+void roof_add_drive(struct roof *r, double bytes, double bytes_per_second)
+{
+    double seconds = bytes > 0 && bytes_per_second > 0 ? bytes / bytes_per_second : 0;
+    if (seconds > r->seconds && r->seconds > 0) {
+        r->seconds = seconds;
+        r->bound = ROOF_DRIVE;
+    }
 }
 
 void cost_of_shape(const struct shape *s, struct cost *ret)

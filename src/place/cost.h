@@ -28,8 +28,8 @@ void cost_of_shape(const struct shape *s, struct cost *ret);
 /* Expected share of the experts of a layer that `rows` rows meet when they choose evenly and independently. */
 double cost_experts_met(const struct cost *c, double rows);
 
-enum roof_bound { ROOF_UNKNOWN, ROOF_MEMORY, ROOF_INT8, ROOF_FLOAT };
-const char *roof_bound_name(enum roof_bound b); /* "unknown", "memory reads", "int8 products", "float products" */
+enum roof_bound { ROOF_UNKNOWN, ROOF_MEMORY, ROOF_INT8, ROOF_FLOAT, ROOF_DRIVE };
+const char *roof_bound_name(enum roof_bound b); /* "unknown", "memory reads", "int8 products", "float products", "drive reads" */
 
 /* Least work and time of a test: max(bytes / read rate, operations / peaks). */
 struct roof {
@@ -39,6 +39,9 @@ struct roof {
     double seconds;             /* the larger one; 0: unknown */
     enum roof_bound bound;
 };
+
+/* Adds what has to come from a drive at so many bytes per second (0: unknown), while the rest goes on. */
+void roof_add_drive(struct roof *r, double bytes, double bytes_per_second);
 
 /* n prompt tokens from position `depth` on, in chunks of `ubatch` rows; every chunk reads the weights once. */
 void cost_prefill(const struct cost *c, const struct machine *m, uint32_t n, uint32_t depth, uint32_t ubatch, struct roof *ret);

@@ -204,6 +204,7 @@ static int make_plan(struct engine *g, uint32_t threads, struct error *e)
     in.machine = &g->machine;
     in.tokenizer_bytes = g->tokenizer ? tokenizer_bytes(g->tokenizer) : 0;
     in.threads = threads;
+    in.spare = g->spare;
     in.nodes = g->nodes.bind ? g->nodes.parts : 0;
     return plan_make(&in, &g->plan, e);
 }
@@ -422,6 +423,7 @@ int engine_open(const struct settings *settings, const struct engine_hooks *hook
     g->log = hooks->log;
     g->clock = hooks->clock.now_ns ? hooks->clock : clock_system();
     g->cancel = hooks->cancel;
+    g->spare = hooks->spare;
     int r = open_all(g, settings, hooks, e);
     if (r < 0) {
         engine_close(g);

@@ -38,6 +38,7 @@ struct step;
 
 struct engine {
     bool open;                /* engine_open succeeded */
+    uint64_t spare;           /* of engine_hooks */
     struct settings settings;
     struct log log;
     struct clock clock;
@@ -90,6 +91,7 @@ struct engine_hooks {
     const atomic_int *cancel;
     void (*progress)(void *ctx, uint64_t done, uint64_t total, double seconds);
     void *ctx;
+    uint64_t spare; /* bytes that experts leave for the caller, where not all of them stay in RAM */
 };
 
 /* Takes a copy of settings. Plans and refuses before a weight is read. */
