@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: how many drafts ride with the next token: the number that gives most tokens per second by what was measured. A
+ * pure struct, times come in. What more rows cost - their distinct experts above all - is in the measured times. Must not
+ * know: layers, clocks. */
+#ifndef SLUICE_RUN_GOVERNOR_H
+#define SLUICE_RUN_GOVERNOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { GOVERNOR_MOST = 8, GOVERNOR_SAMPLES = 8 };
+
+struct governor {
+    uint32_t most;                                     /* drafts at most */
+    double tried[GOVERNOR_MOST], taken[GOVERNOR_MOST]; /* drafts of depth i + 1 that were compared, and those that were right; both fade */
+    double sample[GOVERNOR_MOST + 1][GOVERNOR_SAMPLES]; /* seconds of the latest steps with so many drafts */
+    double seconds[GOVERNOR_MOST + 1];                 /* their median: a step that met cold memory does not count */
+    uint32_t steps[GOVERNOR_MOST + 1];                 /* that were measured */
+    uint64_t last[GOVERNOR_MOST + 1];                  /* number of the latest of them */
+    uint64_t count;                                    /* steps in all */
+    double allowance;                                  /* seconds that may be lost to trying other lengths */
+};
+
+void governor_init(struct governor *g, uint32_t most);
+
+/* Drafts for the next step, 0..most. */
+uint32_t governor_choose(const struct governor *g);
+
+/* A step with so many drafts took so long. */
+void governor_step(struct governor *g, uint32_t drafts, double seconds);
+
+/* The draft of this depth (1: the first) was the token that was drawn, or was not. Those behind a wrong one are not compared. */
+void governor_result(struct governor *g, uint32_t depth, bool right);
+
+/* Share of drafts of this depth that are right, given that those before it were. */
+double governor_acceptance(const struct governor *g, uint32_t depth);
+
+#endif
