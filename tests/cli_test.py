@@ -117,7 +117,7 @@ def test_unknown_flags_and_values():
     refused(2, "--temp", "run", "--temp", "warm")
     refused(2, "-n -7", "run", "-m", DEMO, "-p", "x", "-n", "-7")
     refused(2, "unexpected argument", "run", "-m", DEMO, "hello")
-    refused(2, "not in this build", "run", "-m", DEMO, "-p", "x", "--mtp", "3")
+    refused(2, ["mtp: 9", "from 0 to 8"], "run", "-m", DEMO, "-p", "x", "--mtp", "9")
     refused(2, "top_p", "run", "-m", DEMO, "-p", "x", "--top-p", "1.5")
     refused(2, "logit_bias", "run", "-m", DEMO, "-p", "x", "--logit-bias", "5000+1")
     refused(2, "more than one prompt", "run", "-m", DEMO, "-p", "x", "--tokens", "1")
@@ -200,6 +200,44 @@ def test_json_of_run():
     assert all(set(x) == {"what", "why"} for x in t["steps_down"])
     text = b"".join(bytes.fromhex(x["hex"]) for x in sluice_json("detokenize", "-m", DEMO, "--batch", "-", stdin=json.dumps([out["tokens"]]).encode()))
     assert out["text"] == text.decode(errors="replace")
+
+
+def test_drafts_change_nothing_but_speed():
+    with tempfile.TemporaryDirectory() as d:
+        def generated(*args):
+            path = os.path.join(d, "x.safetensors")
+            out = run_json("-p", "It is a truth", "-n", "60", "--dump", path, *args)
+            with open(path, "rb") as f:
+                return out["tokens"], out["finish_reason"], f.read(), out["timings"]
+
+        for sampling in (("--temp", "0"), ("--temp", "0.8", "--seed", "3", "--repeat-penalty", "1.1"), ("--temp", "0", "--ignore-eos")):
+            *plain, t = generated("--mtp", "off", *sampling)
+            assert t["draft"] == {"drafted": 0, "accepted": 0}, t
+            for mtp in ("auto", "on", "3", "8", "0"):
+                *drafted, t = generated("--mtp", mtp, *sampling)
+                assert drafted == plain, (sampling, mtp)
+                draft = t["draft"]
+                assert 0 <= draft["accepted"] <= draft["drafted"] and t["decode_n"] == len(plain[0]) - (plain[1] == "length"), t
+                assert draft["drafted"] > 0 if mtp in ("on", "3", "8") else mtp == "auto" or draft["drafted"] == 0, (mtp, draft)
+    with tempfile.TemporaryDirectory() as d:  # a kept context, continued with other drafts
+        def two_turns(mtp, name):
+            path = os.path.join(d, name)
+            tokens = run_json("-p", "It is a truth", "-n", "20", "--temp", "0", "--session", path, "--mtp", mtp)
+            ids = ",".join(map(str, tokens["prompt_tokens"] + tokens["tokens"] + [265, 493]))
+            return tokens["tokens"], run_json("--tokens", ids, "-n", "20", "--temp", "0", "--session", path, "--mtp", mtp)["tokens"]
+
+        assert two_turns("2", "a") == two_turns("auto", "b")
+    assert b"drafts accepted" in sluice("run", "-m", DEMO, "-p", "It is a truth", "-n", "20", "--mtp", "on").stderr
+
+
+def test_drafts_without_an_mtp_layer():
+    model = os.path.join(GOLDEN, "gguf-f32", "model.gguf")
+    for mtp in ("on", "2"):
+        refused(2, [f"--mtp {mtp}", "no MTP layer", "--mtp-from"], "run", "-m", model, "--tokens", "1,2", "-n", "2", "--mtp", mtp)
+    for mtp, said in (("auto", 1), ("off", 0)):
+        t = run_json("--tokens", "1,2", "-n", "2", "--mtp", mtp, model=model)["timings"]
+        assert [x["what"] for x in t["steps_down"]].count("mtp") == said and t["draft"] == {"drafted": 0, "accepted": 0}, t
+    assert "mtp" not in [x["what"] for x in run_json("-p", "x", "-n", "1")["timings"]["steps_down"]]
 
 
 def test_text_goes_to_stdout_and_the_rest_to_stderr():

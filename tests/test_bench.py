@@ -30,6 +30,16 @@ def near(a, b):
     return math.isclose(a, b, rel_tol=1e-6)
 
 
+def test_drafts_are_made_when_asked_for():
+    def drafts(*mtp):
+        rows = sluice_json("bench", "-m", DEMO, "-p", "0", "-n", "32", "--rows", "1,2", "-d", "0,70", *QUICK, "--json", *mtp)
+        return [r["draft"] for r in rows]
+
+    assert drafts() == [{"drafted": 0, "accepted": 0}] * 4
+    for d in drafts("--mtp", "2"):
+        assert 0 < d["accepted"] < d["drafted"], d
+
+
 def assert_beside_ceilings(r):
     """Each repeat beside its own ceiling: the shares are medians of what the repeats have of theirs."""
     ceiling, beside = r["ceiling"], r["ceiling"]["repeats_gb_s"]

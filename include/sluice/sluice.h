@@ -122,7 +122,8 @@ uint64_t sluice_engine_counter(const struct sluice_engine *engine, const char *n
 /* ---- session ---- */
 
 /* Called while a step runs, in row order; pointers die on return. All may be NULL. `position` is absolute. Rows of a step
- * that fails later may have been shown; on_token alone says that a row has entered the timeline. */
+ * that fails later may have been shown, as are, by on_hidden and on_route, rows ahead of a timeline that it then does not
+ * reach; on_token alone says that a row has entered the timeline. */
 struct sluice_session_hooks {
     void (*on_token)(void *ctx, uint32_t position, int32_t token);                     /* a row enters the timeline */
     void (*on_hidden)(void *ctx, uint32_t layer, uint32_t position, const float *x);   /* [hidden] residual after layer */
@@ -135,7 +136,12 @@ struct sluice_session_hooks {
 
 struct sluice_session_options {
     struct sluice_session_hooks hooks;
-    bool mtp; /* evaluate the MTP layer for every row (needs one in the model and setting mtp = auto) */
+    bool mtp; /* evaluate the MTP layer for every row (needs one in the model and setting mtp not off) */
+    /* Behind a token that is fed alone, rows for what the MTP layer takes to follow are computed in the same step, as many as
+     * setting mtp says; none where it is off or the model has no such layer. They are ahead of the timeline: it takes one
+     * over when its token is fed, and drops them when another one is. Tokens, logits and timelines are the same bits with
+     * and without. Not together with mtp; on_mtp is not called. */
+    bool draft;
 };
 
 struct sluice_session;
@@ -151,6 +157,10 @@ const float *sluice_session_logits(const struct sluice_session *s);
  * than the context is refused with both numbers. NaN or Inf logits are an error naming layer and position. */
 int sluice_session_feed(struct sluice_session *s, const int32_t *tokens, size_t n, struct sluice_error *error);
 
+/* With option draft: takes over the row ahead whose token this is, without a step (sluice_session_feed of one token does so
+ * by itself). False: there is none, so the token is to be fed. For callers that make up steps of several sessions. */
+bool sluice_session_advance(struct sluice_session *s, int32_t token);
+
 /* Forgets positions >= length. */
 int sluice_session_rollback(struct sluice_session *s, uint32_t length, struct sluice_error *error);
 /* Recomputes the last position's logits after a rollback, as an exact row; the cache is not touched. */
@@ -164,9 +174,9 @@ int sluice_session_restore(struct sluice_engine *engine, const char *path, const
 /* ---- step: rows of several sessions at once ---- */
 
 struct sluice_feed {
-    struct sluice_session *session; /* each session at most once per step and in one open step; with mtp: refreshed after a rollback */
+    struct sluice_session *session; /* each session at most once per step and in one open step; with mtp or draft: refreshed after a rollback */
     const int32_t *tokens;
-    uint32_t n;  /* exact: any number up to ubatch; bulk: rows of one chunk */
+    uint32_t n;  /* exact: any number up to ubatch; bulk: rows of one chunk. 1 exact row: drafts ride behind it, see option draft */
     bool bulk;   /* bulk rows; false: exact rows */
 };
 
@@ -175,7 +185,8 @@ int sluice_step_open(struct sluice_engine *engine, const struct sluice_feed *fee
 uint32_t sluice_step_layers_left(const struct sluice_step *step); /* 0: ready to commit */
 /* Runs at most n layers. When a layer fails (or is interrupted half way) only abort is left. */
 int sluice_step_run(struct sluice_step *step, uint32_t n, struct sluice_error *error);
-/* Head, hooks, timelines move on. The step is gone, also on failure (then the timelines are as before). */
+/* Head, hooks, timelines move on. The step is gone, also on failure (then the timelines are as before). After a step that
+ * failed with drafts, the same step carries none: a draft may meet an error that its timeline does not. */
 int sluice_step_commit(struct sluice_step *step, struct sluice_error *error);
 void sluice_step_abort(struct sluice_step *step); /* timelines are as before */
 

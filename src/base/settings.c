@@ -69,8 +69,8 @@ static const struct entry entries[] = {
       AT(merge), .kind = KIND_CHOICE, .missing = "on" },
     { { "prefetch", NULL, "auto|off", "auto", "read experts ahead" },
       AT(prefetch), .kind = KIND_CHOICE, .missing = "ghost|on" },
-    { { "mtp", NULL, "auto|off", "auto", "drafting by the MTP layer" },
-      AT(mtp), .kind = KIND_CHOICE, .missing = "on", .missing_numbers = true },
+    { { "mtp", NULL, "auto|off|on|N", "auto", "drafts by the MTP layer: as many as pay, none, one, or N <= 8 behind every token" },
+      AT(mtp), .kind = KIND_CHOICE, .numbers = true, .max = SETTINGS_DRAFTS_MOST },
     { { "gpu", NULL, "auto|none", "auto", "GPUs to use" },
       AT(gpu), .kind = KIND_CHOICE, .missing_numbers = true },
     { { "heat", NULL, "FILE", NULL, "expert popularity, kept from run to run" },
@@ -155,7 +155,7 @@ struct value {
 static bool in_list(const char *list, const char *word)
 {
     size_t len = strcspn(word, "|");
-    if (word[len] != '\0') {
+    if (word[len] != '\0' || word[0] == 'N') { /* N in a list stands for numbers */
         return false;
     }
     for (const char *p = list; p != NULL && len > 0; p = strchr(p, '|'), p = p == NULL ? NULL : p + 1) {
@@ -170,6 +170,13 @@ static bool in_list(const char *list, const char *word)
 static bool is_numbers(const char *text)
 {
     return text[0] >= '0' && text[0] <= '9' && text[strspn(text, "0123456789,")] == '\0';
+}
+
+/* What a choice that takes numbers takes of them: any, or one up to its maximum. */
+static bool takes_numbers(const struct entry *en, const char *text)
+{
+    uint64_t n;
+    return en->numbers && is_numbers(text) && (en->max == 0 || (parse_u64(text, &n) && n <= en->max));
 }
 
 static bool parse_sizes(const char *text, uint64_t ret[SETTINGS_MAX_GPUS])
@@ -295,6 +302,9 @@ static int refuse_value(const struct entry *en, const char *what, struct error *
     case KIND_TEXT:
         return error_set(e, ERROR_USAGE, "%s: empty, expected %s", what, en->info.value);
     case KIND_CHOICE:
+        if (en->numbers && en->max > 0) {
+            return error_set(e, ERROR_USAGE, "%s: unknown value, expected %s, N from 0 to %u", what, en->info.value, en->max);
+        }
         return error_set(e, ERROR_USAGE, "%s: unknown value, expected %s", what, en->info.value);
     case KIND_COUNT:
         return error_set(e, ERROR_USAGE, "%s: expected a number from %u to %u%s", what, en->min, en->max,
@@ -315,7 +325,7 @@ static int check_value(const struct entry *en, const char *text, const char *wha
             return refuse_missing(en, what, e);
         }
         bool known = en->kind == KIND_TEXT ? text[0] != '\0'
-                                           : in_list(en->info.value, text) || in_list(en->also, text) || (en->numbers && is_numbers(text));
+                                           : in_list(en->info.value, text) || in_list(en->also, text) || takes_numbers(en, text);
         if (!known && (in_list(en->missing, text) || (en->missing_numbers && is_numbers(text)))) {
             return refuse_missing(en, what, e);
         }
@@ -392,6 +402,16 @@ int settings_init(struct settings *s, struct error *e)
         }
     }
     return 0;
+}
+
+uint32_t settings_drafts(const struct settings *s, bool *ret_governed)
+{
+    uint64_t n = 0;
+    *ret_governed = strcmp(s->mtp, "auto") == 0;
+    if (*ret_governed) {
+        return SETTINGS_DRAFTS_AUTO;
+    }
+    return strcmp(s->mtp, "on") == 0 ? 1 : parse_u64(s->mtp, &n) ? (uint32_t)n : 0;
 }
 
 void settings_deinit(struct settings *s)

@@ -20,7 +20,12 @@ struct amount {
     double value;
 };
 
-enum { SETTINGS_MAX_GPUS = 8, SETTING_COUNT_MAX = 64 };
+enum {
+    SETTINGS_MAX_GPUS = 8,
+    SETTING_COUNT_MAX = 64,
+    SETTINGS_DRAFTS_MOST = 8, /* --mtp N */
+    SETTINGS_DRAFTS_AUTO = 3, /* most of --mtp auto: deeper drafts are seldom right */
+};
 
 /* Values; 0 or NULL means "auto" where the registry says so. Strings are owned by the struct. */
 struct settings {
@@ -41,7 +46,7 @@ struct settings {
     uint64_t io_limit;       /* --io-limit: bytes per second; 0 none (not in this build) */
     char *merge;             /* --merge on off (not in this build) */
     char *prefetch;          /* --prefetch: off auto (ghost, on: not in this build) */
-    char *mtp;               /* --mtp: auto off (on, N: not in this build) */
+    char *mtp;               /* --mtp: auto off on, or drafts per token: settings_drafts */
     char *gpu;               /* --gpu: auto none (N,N: not in this build) */
     char *heat;              /* --heat FILE: popularity of experts, read at open and written at close */
     char *profile;           /* --profile FILE, or a name */
@@ -68,6 +73,9 @@ const struct setting_info *settings_info(uint32_t index);
 int settings_init(struct settings *s, struct error *e); /* defaults */
 void settings_deinit(struct settings *s);
 int settings_copy(const struct settings *from, struct settings *ret, struct error *e);
+
+/* Drafts that --mtp lets ride behind a token: 0 (off) to SETTINGS_DRAFTS_MOST. *ret_governed: at most so many (auto), else always. */
+uint32_t settings_drafts(const struct settings *s, bool *ret_governed);
 
 /* By name ("threads"). ERROR_USAGE with the allowed values, or "not in this build". A stronger source wins over a
  * weaker one, equal sources: the last. */

@@ -187,7 +187,7 @@ static int take_files(struct chat *h, const char *path, struct sluice_error *e)
 static int load(struct chat *h, const char *path, struct sluice_error *e)
 {
     struct sluice_session *restored = NULL;
-    const struct sluice_session_options o = { .mtp = false };
+    const struct sluice_session_options o = { .draft = true };
     int r = sluice_session_restore(h->engine, path, &o, &restored, e);
     if (r != SLUICE_OK) {
         return r;
@@ -359,7 +359,7 @@ static int loop(struct chat *h, struct lines *lines)
 
 static int start(struct chat *h, struct sluice_error *e)
 {
-    const struct sluice_session_options o = { .mtp = false };
+    const struct sluice_session_options o = { .draft = true };
     const char *file = h->args->session;
     int r = timeline_init(&h->timeline, h->cli, h->engine, &o, file, e);
     if (r != SLUICE_OK || file == NULL || sluice_session_length(h->timeline.session) == 0) {

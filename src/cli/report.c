@@ -70,6 +70,11 @@ void report_line(struct term *term, const struct sluice_engine *engine, const st
     struct sluice_model_info info;
     sluice_engine_info(engine, &info);
     double prompt = rate((double)t->prompt_n, t->prompt_s), decode = rate(t->decode_n, t->decode_s);
-    term_print(term, SLUICE_LOG_NOTICE, "prompt %zu tokens, %.1f tok/s; answer %zu tokens, %.1f tok/s, %.1f GB/s of weights", t->prompt_n, isfinite(prompt) ? prompt : 0.0,
-               t->answer_n, isfinite(decode) ? decode : 0.0, isfinite(decode) ? decode * (double)info.bytes_per_token / 1e9 : 0.0);
+    uint64_t drafted = sluice_engine_counter(engine, "draft.drafted");
+    char drafts[64] = "";
+    if (drafted > 0) {
+        snprintf(drafts, sizeof(drafts), "; %" PRIu64 " of %" PRIu64 " drafts accepted", sluice_engine_counter(engine, "draft.accepted"), drafted);
+    }
+    term_print(term, SLUICE_LOG_NOTICE, "prompt %zu tokens, %.1f tok/s; answer %zu tokens, %.1f tok/s, %.1f GB/s of weights%s", t->prompt_n, isfinite(prompt) ? prompt : 0.0,
+               t->answer_n, isfinite(decode) ? decode : 0.0, isfinite(decode) ? decode * (double)info.bytes_per_token / 1e9 : 0.0, drafts);
 }

@@ -200,7 +200,7 @@ static int run_once(struct cli *c, struct run_args *a, struct sluice_engine *eng
     struct ids prompt = { 0 };
     struct sluice_sampler *sampler = NULL;
     struct timeline t = { 0 };
-    const struct sluice_session_options o = { .mtp = false };
+    const struct sluice_session_options o = { .draft = true };
     int r = prompt_ids(a, engine, text, &prompt, e);
     r = r != SLUICE_OK ? r : sampling_open(&a->sampling, engine, &sampler, e);
     r = r != SLUICE_OK ? r : timeline_init(&t, c, engine, &o, a->session, e);

@@ -92,10 +92,11 @@ int arguments_read(int argc, char **argv, const struct argument *own, struct set
 
 struct bind_options arguments_bind(const struct settings *s)
 {
+    bool governed;
     return (struct bind_options){
         .path = s->model,
         .mtp_from = s->mtp_from,
-        .mtp = strcmp(s->mtp, "off") != 0,
+        .mtp = settings_drafts(s, &governed) > 0,
         .group_routing = strcmp(s->expert_groups, "off") != 0,
     };
 }

@@ -78,6 +78,7 @@ struct lines {
     unsigned char *met;              /* [layers, experts] of one step */
     uint64_t distinct;               /* experts met, step by step and layer by layer */
     bool counts;
+    bool drafts;                     /* each timeline goes on with its most likely token: random ones are never drafted */
 };
 
 static uint32_t moe_layers(const struct shape *s)
@@ -118,6 +119,7 @@ static int lines_open(struct engine *g, const struct bench_test *t, struct lines
     const struct session_hooks hooks = {.on_route = on_route, .ctx = l};
     l->experts = g->shape->experts;
     l->used = g->shape->experts_used;
+    l->drafts = t->decode_n > 0 && g->drafts > 0 && !g->drafts_governed;
     l->met_bytes = (size_t)shape_all_layers(g->shape) * l->experts;
     l->met = malloc(l->met_bytes + 1);
     l->step_s = calloc(max_u32(t->decode_n, 1), sizeof(*l->step_s));
@@ -125,7 +127,7 @@ static int lines_open(struct engine *g, const struct bench_test *t, struct lines
     while (r == 0 && l->n < t->rows) {
         uint32_t i = l->n++;
         l->tokens[i] = malloc(length * sizeof(**l->tokens));
-        r = l->tokens[i] != NULL ? session_create(g, &hooks, false, &l->session[i], e) : error_nomem(e, "tokens", length);
+        r = l->tokens[i] != NULL ? session_create(g, &hooks, l->drafts ? SESSION_MTP_DRAFT : SESSION_MTP_NONE, &l->session[i], e) : error_nomem(e, "tokens", length);
         if (r == 0) {
             fill_tokens(i + 1, g->shape->vocab, l->tokens[i], length);
             r = session_feed(l->session[i], l->tokens[i], t->depth, e);
@@ -139,8 +141,18 @@ static int lines_rewind(const struct lines *l, uint32_t depth, struct error *e)
     int r = 0;
     for (uint32_t i = 0; r == 0 && i < l->n; i++) {
         r = session_rollback(l->session[i], depth, e);
+        r = r < 0 || !l->drafts || depth == 0 ? r : session_refresh(l->session[i], e);
     }
     return r;
+}
+
+static int32_t most_likely(const struct session *s)
+{
+    int32_t best = 0;
+    for (uint32_t i = 1; i < s->engine->shape->vocab; i++) {
+        best = s->logits[i] > s->logits[best] ? (int32_t)i : best;
+    }
+    return best;
 }
 
 /* ---- one repeat ---- */
@@ -151,12 +163,17 @@ static int run_steps(struct engine *g, const struct bench_test *t, struct lines 
     l->counts = true;
     for (uint32_t k = 0; r == 0 && k < t->decode_n; k++) {
         struct step_feed feeds[STEP_FEEDS_MAX];
-        for (uint32_t i = 0; i < l->n; i++) {
-            feeds[i] = (struct step_feed){.session = l->session[i], .tokens = l->tokens[i] + t->depth + k, .n = 1};
-        }
+        uint32_t n = 0;
         memset(l->met, 0, l->met_bytes);
         uint64_t start = clock_now_ns(&g->clock);
-        r = step_once(g, feeds, l->n, e);
+        for (uint32_t i = 0; i < l->n; i++) {
+            int32_t *token = l->tokens[i] + t->depth + k;
+            *token = l->drafts && k > 0 ? most_likely(l->session[i]) : *token;
+            if (!session_advance(l->session[i], *token)) {
+                feeds[n++] = (struct step_feed){.session = l->session[i], .tokens = token, .n = 1};
+            }
+        }
+        r = n > 0 ? step_once(g, feeds, n, e) : 0;
         l->step_s[k] = clock_seconds_since(&g->clock, start);
     }
     return r;

@@ -27,7 +27,7 @@ static bool streams(const struct plan *p) { return p->staging_slots > 0; }
 
 static uint64_t session_pages(uint32_t context) { return ceil_div_u64(context, KV_PAGE); }
 
-/* Scratch of the engine and of the steps that may be open at once. */
+/* Scratch of the engine, of the steps that may be open at once and of timelines that draft. */
 static uint64_t work_bytes(const struct plan_input *in, uint32_t context)
 {
     if (in->ubatch > PLAN_MAX_UBATCH) {
@@ -36,7 +36,8 @@ static uint64_t work_bytes(const struct plan_input *in, uint32_t context)
     struct scratch_request r = {.rows = in->ubatch + EXTRA_ROWS, .ubatch = in->ubatch, .context = context, .workers = max_u32(in->threads, 1)};
     struct scratch_sizes sizes;
     scratch_sizes(in->shape, &r, &sizes);
-    return plus(sizes.total, times(PLAN_OPEN_STEPS, scratch_step_bytes(in->shape, r.rows)));
+    uint64_t steps = times(PLAN_OPEN_STEPS, scratch_step_bytes(in->shape, r.rows)), drafts = times(max_u32(in->sessions, 1), scratch_draft_bytes(in->shape, in->drafts));
+    return plus(sizes.total, plus(steps, drafts));
 }
 
 /* Fills bytes and total of the plan for a context of so many positions per session. */

@@ -49,6 +49,7 @@ struct plan_input {
     uint32_t ubatch;            /* rows of a chunk */
     uint32_t context;           /* 0: choose */
     uint32_t sessions;          /* timelines with a full context each: >= 1 */
+    uint32_t drafts;            /* rows that may be computed ahead of each; 0: no drafting */
     enum kv_type kv;
 };
 

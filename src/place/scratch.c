@@ -99,3 +99,8 @@ uint64_t scratch_step_bytes(const struct shape *s, uint32_t rows)
     uint64_t width = row_stride(s->hidden) * sizeof(float);
     return rows * (width * (s->mtp_layers ? 3 : 2) + 64);
 }
+
+uint64_t scratch_draft_bytes(const struct shape *s, uint32_t drafts)
+{
+    return drafts == 0 ? 0 : ((uint64_t)DRAFT_STATES * s->hidden + (uint64_t)drafts * s->vocab) * sizeof(float);
+}

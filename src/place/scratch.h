@@ -15,6 +15,7 @@ enum {
     BULK_T = 256,        /* cached positions of one tile of bulk attention */
     MOE_ROW_BLOCK = 128, /* rows of an expert per GEMM */
     EXTRA_ROWS = 64,     /* rows of a step beyond one prompt chunk: decodes beside a prefill */
+    DRAFT_STATES = 16,   /* positions of a timeline that drafts, whose states are kept */
 };
 
 /* Distance of activation rows in elements: int8 blocks of 256 start aligned. */
@@ -53,5 +54,8 @@ void scratch_sizes(const struct shape *s, const struct scratch_request *r, struc
 
 /* State that outlives a layer: residual rows, last hidden states and rows' bookkeeping of one step. */
 uint64_t scratch_step_bytes(const struct shape *s, uint32_t rows);
+
+/* What a timeline keeps for drafts: states, and the logits of rows that are ahead of it. */
+uint64_t scratch_draft_bytes(const struct shape *s, uint32_t drafts);
 
 #endif

@@ -14,6 +14,14 @@ static struct session_hooks hooks_of(const struct sluice_session_options *o)
     return (struct session_hooks){h->on_token, h->on_hidden, h->on_route, h->on_logits, h->on_state, h->on_mtp, h->ctx};
 }
 
+static const struct sluice_session_options defaults;
+
+static int mtp_of(const struct sluice_session_options *o, enum session_mtp *ret, struct error *e)
+{
+    *ret = o->mtp ? SESSION_MTP_ALL : o->draft ? SESSION_MTP_DRAFT : SESSION_MTP_NONE;
+    return o->mtp && o->draft ? error_set(e, ERROR_USAGE, "a session either has its MTP rows evaluated or drafts with them: set mtp or draft, not both") : 0;
+}
+
 /* Wraps what session_create, fork or restore made; on failure of the wrapping itself the session goes. */
 static int wrap(int code, struct session *inner, struct sluice_engine *engine, struct sluice_session **ret, struct error *e, struct sluice_error *error)
 {
@@ -32,11 +40,12 @@ static int wrap(int code, struct session *inner, struct sluice_engine *engine, s
 
 int sluice_session_create(struct sluice_engine *engine, const struct sluice_session_options *o, struct sluice_session **ret, struct sluice_error *error)
 {
-    static const struct sluice_session_options none;
-    struct session_hooks h = hooks_of(o ? o : &none);
+    struct session_hooks h = hooks_of(o ? o : &defaults);
     struct session *inner = NULL;
     struct error e = {0};
-    int r = session_create(engine->engine, &h, o && o->mtp, &inner, &e);
+    enum session_mtp mtp;
+    int r = mtp_of(o ? o : &defaults, &mtp, &e);
+    r = r < 0 ? r : session_create(engine->engine, &h, mtp, &inner, &e);
     return wrap(r, inner, engine, ret, &e, error);
 }
 
@@ -69,6 +78,11 @@ int sluice_session_feed(struct sluice_session *s, const int32_t *tokens, size_t 
     return api_status(session_feed(s->session, tokens, n, &e), &e, error);
 }
 
+bool sluice_session_advance(struct sluice_session *s, int32_t token)
+{
+    return session_advance(s->session, token);
+}
+
 int sluice_session_rollback(struct sluice_session *s, uint32_t length, struct sluice_error *error)
 {
     struct error e = {0};
@@ -83,11 +97,12 @@ int sluice_session_refresh(struct sluice_session *s, struct sluice_error *error)
 
 int sluice_session_fork(struct sluice_session *s, const struct sluice_session_options *o, struct sluice_session **ret, struct sluice_error *error)
 {
-    static const struct sluice_session_options none;
-    struct session_hooks h = hooks_of(o ? o : &none);
+    struct session_hooks h = hooks_of(o ? o : &defaults);
     struct session *inner = NULL;
     struct error e = {0};
-    int r = session_fork(s->session, &h, o && o->mtp, &inner, &e);
+    enum session_mtp mtp;
+    int r = mtp_of(o ? o : &defaults, &mtp, &e);
+    r = r < 0 ? r : session_fork(s->session, &h, mtp, &inner, &e);
     return wrap(r, inner, s->engine, ret, &e, error);
 }
 
@@ -99,11 +114,12 @@ int sluice_session_save(const struct sluice_session *s, const char *path, struct
 
 int sluice_session_restore(struct sluice_engine *engine, const char *path, const struct sluice_session_options *o, struct sluice_session **ret, struct sluice_error *error)
 {
-    static const struct sluice_session_options none;
-    struct session_hooks h = hooks_of(o ? o : &none);
+    struct session_hooks h = hooks_of(o ? o : &defaults);
     struct session *inner = NULL;
     struct error e = {0};
-    int r = session_restore(engine->engine, path, &h, o && o->mtp, &inner, &e);
+    enum session_mtp mtp;
+    int r = mtp_of(o ? o : &defaults, &mtp, &e);
+    r = r < 0 ? r : session_restore(engine->engine, path, &h, mtp, &inner, &e);
     return wrap(r, inner, engine, ret, &e, error);
 }
 

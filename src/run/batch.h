@@ -21,11 +21,24 @@ struct span {
     bool bulk;
 };
 
+/* Exact rows first. */
 struct batch {
     struct batch_row *rows; /* [n] */
     struct span *spans;     /* [n_spans] */
     uint32_t n, n_spans;
+    bool quiet;             /* on_route is not told */
     float *x;               /* [n, stride(hidden)] residual stream */
 };
+
+/* The last n rows of b: bulk ones are a span of their own, exact ones join those before. */
+static inline void batch_span(struct batch *b, uint32_t n, bool bulk)
+{
+    struct span *last = b->n_spans > 0 ? &b->spans[b->n_spans - 1] : NULL;
+    if (n > 0 && !bulk && last && !last->bulk) {
+        last->end = b->n;
+    } else if (n > 0) {
+        b->spans[b->n_spans++] = (struct span){b->n - n, b->n, bulk};
+    }
+}
 
 #endif

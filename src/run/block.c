@@ -96,3 +96,10 @@ int block_run(struct engine *g, struct batch *b, uint32_t layer, struct error *e
     }
     return r;
 }
+
+int block_append(struct engine *g, struct batch *b, uint32_t layer, struct error *e)
+{
+    struct activation norm;
+    int r = normalise(g, b, g->resident->layers[layer].vector[ROLE_ATTN_NORM], &norm, e);
+    return r < 0 ? r : mla_append(g, b, layer, &norm, e);
+}

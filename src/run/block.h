@@ -8,4 +8,7 @@
 /* b->x is replaced by the residual after `layer`. A non-finite state is ERROR_FORMAT naming layer, position (and expert). */
 int block_run(struct engine *g, struct batch *b, uint32_t layer, struct error *e);
 
+/* Only the rows of b in the cache of `layer`; b->x stays. */
+int block_append(struct engine *g, struct batch *b, uint32_t layer, struct error *e);
+
 #endif

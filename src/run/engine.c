@@ -96,7 +96,6 @@ static void announce_choices(struct engine *g)
         const char *what, *value, *why, *brief;
     } facts[] = {
         {"gpu", s->gpu, "none: this build has no GPU back end", "no GPU"},
-        {"mtp", s->mtp, "off for drafting: not in this build; the MTP layer can be scored", "no drafting"},
         {"prefetch", s->prefetch, g->plan.staging_slots > 0 ? "of the next layer of prompts only" : "off: all experts are in RAM",
          g->plan.staging_slots > 0 ? "no prediction" : "all experts in RAM"},
     };
@@ -138,7 +137,7 @@ static int open_model(struct engine *g, struct error *e)
     const struct bind_options bind = {
         .path = s->model,
         .mtp_from = s->mtp_from,
-        .mtp = strcmp(s->mtp, "off") != 0,
+        .mtp = settings_drafts(s, &g->drafts_governed) > 0,
         .group_routing = strcmp(s->expert_groups, "off") != 0,
     };
     int r = weights_open(&bind, &g->weights, e);
@@ -147,6 +146,21 @@ static int open_model(struct engine *g, struct error *e)
     }
     g->shape = &g->weights->shape;
     announce_notes(g);
+    return 0;
+}
+
+static int choose_drafts(struct engine *g, struct error *e)
+{
+    g->drafts = settings_drafts(&g->settings, &g->drafts_governed);
+    if (g->drafts == 0 || g->shape->mtp_layers > 0) {
+        return 0;
+    }
+    g->drafts = 0;
+    if (!g->drafts_governed) {
+        return error_set(e, ERROR_USAGE, "--mtp %s: this model has no MTP layer to draft with; give --mtp-from PATH, a checkpoint of the same model that has it, or leave --mtp out",
+                         g->settings.mtp);
+    }
+    engine_step_down(g, "mtp", "no drafts: this model has no MTP layer (--mtp-from PATH adds one)");
     return 0;
 }
 
@@ -398,6 +412,7 @@ static int open_all(struct engine *g, const struct settings *settings, const str
     r = r < 0 ? r : refuse_plan_only(&g->settings, e);
     r = r < 0 ? r : choose_isa(g, &flags, e);
     r = r < 0 ? r : open_model(g, e);
+    r = r < 0 ? r : choose_drafts(g, e);
     r = r < 0 ? r : engine_nodes_open(g, e);
     r = r < 0 ? r : open_tokenizer(g, e);
     r = r < 0 ? r : open_token_sets(g, e);
@@ -407,6 +422,8 @@ static int open_all(struct engine *g, const struct settings *settings, const str
     }
     g->tokens_prefill = counters_register(&g->counters, "tokens.prefill", "rows computed in feeds of more than one token");
     g->tokens_decode = counters_register(&g->counters, "tokens.decode", "rows computed one token at a time");
+    g->drafts_made = counters_register(&g->counters, "draft.drafted", "rows computed ahead of a timeline");
+    g->drafts_accepted = counters_register(&g->counters, "draft.accepted", "of them, rows that became part of it");
     g->weight_bytes = counters_register(&g->counters, "weights.bytes", "weight bytes read by kernels");
     announce_choices(g);
     r = open_pool_and_weights(g, hooks, &flags, threads, e);

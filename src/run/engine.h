@@ -68,6 +68,8 @@ struct engine {
     uint32_t ubatch;     /* rows of a prompt chunk */
     uint32_t step_rows;  /* rows a step may have */
     uint32_t context;    /* positions of a session */
+    uint32_t drafts;     /* rows that a session may have computed ahead; 0: no drafting */
+    bool drafts_governed; /* as many as pay; false: always so many */
     struct pool *pool;
     struct kv_pool kv;
     struct work work;
@@ -82,7 +84,7 @@ struct engine {
     double load_seconds;
     char fingerprint[33]; /* of shape and tensor table: saved sessions carry it */
 
-    struct counter *tokens_prefill, *tokens_decode, *weight_bytes;
+    struct counter *tokens_prefill, *tokens_decode, *weight_bytes, *drafts_made, *drafts_accepted;
 };
 
 struct engine_hooks {

@@ -36,7 +36,7 @@ static void q_norm_task(void *ctx, uint32_t row, uint32_t worker)
     j->g->ops.rmsnorm(&(struct rmsnorm_args){.x = x, .w = j->l->vector[ROLE_Q_A_NORM], .y = x, .n = 1, .cols = s->q_lora, .eps = s->inner_eps});
 }
 
-/* Rotates q and the key of one row, normalises the latent, appends the row to the cache. */
+/* Normalises the latent of one row, rotates its key, appends both to the cache. */
 static void append_task(void *ctx, uint32_t row, uint32_t worker)
 {
     const struct mla_job *j = ctx;
@@ -44,9 +44,8 @@ static void append_task(void *ctx, uint32_t row, uint32_t worker)
     const struct batch_row *br = &j->b->rows[row];
     const struct ops *ops = &j->g->ops;
     const float *cs = j->g->cos_sin + (size_t)br->position * s->rope;
-    float *q = j->g->work.q + row * row_stride(s->heads * shape_q_head(s)), *kva = j->g->work.kv_a + row * row_stride(s->kv_lora + s->rope);
+    float *kva = j->g->work.kv_a + row * row_stride(s->kv_lora + s->rope);
     (void)worker;
-    ops->rope(&(struct rope_args){.x = q + s->nope, .cos_sin = cs, .head_stride = shape_q_head(s), .heads = s->heads, .dim = s->rope, .half_split = s->rope_half_split});
     if (br->keep_kv) {
         return;
     }
@@ -54,6 +53,15 @@ static void append_task(void *ctx, uint32_t row, uint32_t worker)
     ops->rope(&(struct rope_args){.x = kva + s->kv_lora, .cos_sin = cs, .head_stride = s->rope, .heads = 1, .dim = s->rope, .half_split = s->rope_half_split});
     struct kv_layout layout = j->g->kv.layout;
     ops->kv_store[layout.type](&(struct kv_store_args){.layout = layout, .latent = kva, .rope = kva + s->kv_lora, .row = kv_table_row(&br->session->kv, j->layer, br->position)});
+}
+
+static void rotate_and_append_task(void *ctx, uint32_t row, uint32_t worker)
+{
+    const struct mla_job *j = ctx;
+    const struct shape *s = j->g->shape;
+    float *q = j->g->work.q + row * row_stride(s->heads * shape_q_head(s));
+    j->g->ops.rope(&(struct rope_args){.x = q + s->nope, .cos_sin = j->g->cos_sin + (size_t)j->b->rows[row].position * s->rope, .head_stride = shape_q_head(s), .heads = s->heads, .dim = s->rope, .half_split = s->rope_half_split});
+    append_task(ctx, row, worker);
 }
 
 static int project(struct mla_job *j, struct activation *norm, struct error *e)
@@ -72,7 +80,17 @@ static int project(struct mla_job *j, struct activation *norm, struct error *e)
         struct activation qa = {.x = g->work.q_a, .stride = row_stride(s->q_lora), .n = b->n, .cols = s->q_lora, .form = g->work.form};
         r = r < 0 ? r : products_run(g, &q, 1, &qa, b->spans, b->n_spans, false, e);
     }
-    return r < 0 ? r : engine_parallel(g, b->n, append_task, j, e);
+    return r < 0 ? r : engine_parallel(g, b->n, rotate_and_append_task, j, e);
+}
+
+int mla_append(struct engine *g, const struct batch *b, uint32_t layer, struct activation *norm, struct error *e)
+{
+    const struct shape *s = g->shape;
+    struct mla_job job = {.g = g, .b = b, .l = &g->resident->layers[layer], .layer = layer};
+    struct product in = {&job.l->matrix[ROLE_KV_A], g->work.kv_a, row_stride(s->kv_lora + s->rope)};
+    int r = products_run(g, &in, 1, norm, b->spans, b->n_spans, false, e);
+    counter_add(g->weight_bytes, s->kv_lora * sizeof(float));
+    return r < 0 ? r : engine_parallel(g, b->n, append_task, &job, e);
 }
 
 /* ---- absorbed attention of up to attn_rows exact rows ---- */

@@ -9,6 +9,9 @@
 /* norm: rows after the attention norm. Result in work.out [n, stride(hidden)]. */
 int mla_run(struct engine *g, const struct batch *b, uint32_t layer, struct activation *norm, struct error *e);
 
+/* Only what later rows need of these: their rows of the cache. */
+int mla_append(struct engine *g, const struct batch *b, uint32_t layer, struct activation *norm, struct error *e);
+
 /* Attention of one bulk chunk: work.q, KV -> work.heads. Absorbed or expanded by cost, a function of (shape, rows, context). */
 int mla_bulk(struct engine *g, const struct batch *b, const struct span *chunk, uint32_t layer, struct error *e);
 

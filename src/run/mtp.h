@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns: the input of the multi-token-prediction layer: row i joins the embedding of token i + 1 and the main state of
- * position i. Spec: docs/formats.md, MTP. Must not know: drafting. */
+/* Owns: the multi-token-prediction layer: row i joins the embedding of token i + 1 and the main state of position i.
+ * Spec: docs/formats.md, MTP. Must not know: drafting. */
 #ifndef SLUICE_RUN_MTP_H
 #define SLUICE_RUN_MTP_H
 
@@ -12,7 +12,10 @@ struct mtp_row {
     int32_t next;
 };
 
-/* b->x = eh_proj [enorm(embed); hnorm(state)] for every row of b. */
-int mtp_embed(struct engine *g, struct batch *b, const struct mtp_row *rows, uint32_t layer, struct error *e);
+/* b->x = the layer's output after its norm, what the head reads, for every row of b. States may lie in b->x. */
+int mtp_run(struct engine *g, struct batch *b, const struct mtp_row *rows, struct error *e);
+
+/* Only the rows of the layer's cache, which are all that later rows need: a small part of the work. b->x is scratch. */
+int mtp_append(struct engine *g, struct batch *b, const struct mtp_row *rows, struct error *e);
 
 #endif

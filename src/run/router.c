@@ -68,7 +68,7 @@ int router_run(struct engine *g, const struct batch *b, uint32_t layer, struct a
     uint32_t k = g->shape->experts_used;
     for (uint32_t i = 0; i < b->n; i++) {
         const struct session_hooks *h = &b->rows[i].session->hooks;
-        if (h->on_route) {
+        if (h->on_route && !b->quiet) {
             h->on_route(h->ctx, layer, b->rows[i].position, g->work.ids + (size_t)i * k, g->work.weights + (size_t)i * k);
         }
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns: a timeline on disk: header, tokens, state, logits, KV pages, checksum. Written beside the target and renamed, so an
+/* Owns: a timeline on disk: header, tokens, states, logits, KV pages, checksum. Written beside the target and renamed, so an
  * old file stays whole. Must not know: chats. */
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <xxhash.h>
 
 #include "src/base/str.h"
-#include "src/run/session.h"
+#include "src/run/draft.h"
 
 enum { SESSION_VERSION = 1 };
 static const char session_magic[8] = "SLUICE-K";
@@ -21,7 +21,8 @@ struct session_header {
     char magic[8]; /* "SLUICE-K" */
     uint32_t version, kv_type;
     char fingerprint[40]; /* of the model */
-    uint32_t length, mtp_rows, pages, state_valid, logits_valid, reserved;
+    uint32_t length, mtp_rows, pages, state_valid, logits_valid;
+    uint32_t pending; /* states before the last one: of positions whose MTP rows are still to be made up */
     uint64_t page_bytes, bytes; /* of the whole file, checksum included */
 };
 
@@ -49,9 +50,9 @@ static bool get(struct session_stream *s, void *data, size_t bytes)
 /* Pages a timeline has outside of steps: what an open step took beyond them is not saved. */
 static uint32_t file_pages(uint32_t length) { return (uint32_t)ceil_div_u64(length, KV_PAGE); }
 
-static uint64_t file_bytes(const struct engine *g, uint32_t length)
+static uint64_t file_bytes(const struct engine *g, uint32_t length, uint32_t pending)
 {
-    return sizeof(struct session_header) + 4ull * length + 4ull * g->shape->hidden + 4ull * g->shape->vocab + file_pages(length) * (uint64_t)g->kv.page_bytes + 8;
+    return sizeof(struct session_header) + 4ull * length + (pending + 1) * (4ull * g->shape->hidden) + 4ull * g->shape->vocab + file_pages(length) * (uint64_t)g->kv.page_bytes + 8;
 }
 
 static void write_body(const struct session *s, struct session_stream *out)
@@ -60,12 +61,15 @@ static void write_body(const struct session *s, struct session_stream *out)
     struct session_header h = {
         .version = SESSION_VERSION, .kv_type = g->kv.layout.type, .length = s->length, .mtp_rows = s->mtp_rows,
         .pages = file_pages(s->length), .state_valid = s->state_valid, .logits_valid = s->logits_valid, .page_bytes = g->kv.page_bytes,
-        .bytes = file_bytes(g, s->length),
+        .pending = draft_pending(s), .bytes = file_bytes(g, s->length, draft_pending(s)),
     };
     memcpy(h.magic, session_magic, sizeof(h.magic));
     memcpy(h.fingerprint, g->fingerprint, sizeof(g->fingerprint));
     put(out, &h, sizeof(h));
     put(out, s->tokens, s->length * sizeof(*s->tokens));
+    for (uint32_t i = 0; i < h.pending; i++) {
+        put(out, draft_state(s, s->mtp_rows + i), g->shape->hidden * sizeof(*s->state));
+    }
     put(out, s->state, g->shape->hidden * sizeof(*s->state));
     if (s->logits_valid) {
         put(out, s->logits, g->shape->vocab * sizeof(*s->logits));
@@ -114,7 +118,7 @@ int session_save(const struct session *s, const char *path, struct error *e)
         int err = out.failed || fflush(out.file) != 0 || fsync(fileno(out.file)) != 0 ? errno : 0;
         if (fclose(out.file) != 0 || err != 0 || rename(tmp.data, path) != 0) {
             err = err ? err : errno;
-            r = error_set(e, -(err ? err : EIO), "%s: cannot write the session (%llu bytes): %s; free space or choose another path", path, (unsigned long long)file_bytes(s->engine, s->length), strerror(err ? err : EIO));
+            r = error_set(e, -(err ? err : EIO), "%s: cannot write the session (%llu bytes): %s; free space or choose another path", path, (unsigned long long)file_bytes(s->engine, s->length, draft_pending(s)), strerror(err ? err : EIO));
             unlink(tmp.data);
         }
     }
@@ -134,8 +138,10 @@ static int check_header(const struct engine *g, const struct session_header *h, 
     if (h->length > g->context) {
         return error_set(e, ERROR_FORMAT, "%s: holds %u positions, the context here is %u; start with a larger -c", path, h->length, g->context);
     }
-    if (h->pages != file_pages(h->length) || h->mtp_rows > h->length || h->bytes != size || size != file_bytes(g, h->length)) {
-        return error_set(e, ERROR_FORMAT, "%s: %llu bytes, expected %llu: the file is cut or damaged", path, (unsigned long long)size, (unsigned long long)file_bytes(g, h->length));
+    uint64_t want = h->pending < DRAFT_STATES ? file_bytes(g, h->length, h->pending) : 0;
+    bool rows = h->mtp_rows <= h->length && (h->pending == 0 || (uint64_t)h->mtp_rows + h->pending + 1 == h->length);
+    if (h->pages != file_pages(h->length) || !rows || h->bytes != size || size != want) {
+        return error_set(e, ERROR_FORMAT, "%s: %llu bytes, expected %llu: the file is cut or damaged", path, (unsigned long long)size, (unsigned long long)want);
     }
     return 0;
 }
@@ -148,7 +154,17 @@ static int read_body(struct session *s, struct session_stream *in, const struct 
     if (r < 0) {
         return r;
     }
-    bool ok = get(in, s->tokens, h->length * sizeof(*s->tokens)) && get(in, s->state, g->shape->hidden * sizeof(*s->state)) && get(in, s->logits, g->shape->vocab * sizeof(*s->logits));
+    if (s->draft) {
+        s->draft->first_state = h->length;
+    }
+    bool ok = get(in, s->tokens, h->length * sizeof(*s->tokens));
+    for (uint32_t i = 0; i <= h->pending && ok; i++) { /* the last one stays in s->state */
+        ok = get(in, s->state, g->shape->hidden * sizeof(*s->state));
+        if (ok && h->length > 0 && (i < h->pending || h->state_valid != 0)) {
+            draft_keep(s, h->length - 1 - h->pending + i, s->state, 0, 1);
+        }
+    }
+    ok = ok && get(in, s->logits, g->shape->vocab * sizeof(*s->logits));
     for (uint32_t k = 0; k < h->pages && ok; k++) {
         ok = get(in, kv_page_rows(s->kv.pool, s->kv.page[k], 0), g->kv.page_bytes);
     }
@@ -165,10 +181,11 @@ static int read_body(struct session *s, struct session_stream *in, const struct 
     s->mtp_rows = h->mtp_rows;
     s->state_valid = h->state_valid != 0;
     s->logits_valid = h->logits_valid != 0;
+    draft_check(s);
     return 0;
 }
 
-static int restore_from(struct engine *g, struct session_stream *in, const char *path, const struct session_hooks *hooks, bool mtp, struct session **ret, struct error *e)
+static int restore_from(struct engine *g, struct session_stream *in, const char *path, const struct session_hooks *hooks, enum session_mtp mtp, struct session **ret, struct error *e)
 {
     struct session_header h;
     struct session *s;
@@ -177,7 +194,7 @@ static int restore_from(struct engine *g, struct session_stream *in, const char 
         return error_set(e, ERROR_FORMAT, "%s: %lld bytes, shorter than a session header (%zu)", path, (long long)size, sizeof(h));
     }
     int r = check_header(g, &h, (uint64_t)size, path, e);
-    if (r == 0 && mtp && h.length > 0 && h.mtp_rows + 1 != h.length) {
+    if (r == 0 && mtp == SESSION_MTP_ALL && h.length > 0 && h.mtp_rows + 1 != h.length) {
         r = error_set(e, ERROR_FORMAT, "%s: saved without MTP rows", path);
     }
     r = r < 0 ? r : session_create(g, hooks, mtp, &s, e);
@@ -193,7 +210,7 @@ static int restore_from(struct engine *g, struct session_stream *in, const char 
     return 0;
 }
 
-int session_restore(struct engine *g, const char *path, const struct session_hooks *hooks, bool mtp, struct session **ret, struct error *e)
+int session_restore(struct engine *g, const char *path, const struct session_hooks *hooks, enum session_mtp mtp, struct session **ret, struct error *e)
 {
     int r = check_target(path, e);
     if (r < 0) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns: steps (step.h): rows of the main layers, then, if a session wants it, rows of the MTP layer: MTP row p - 1 pairs
- * the state at p - 1 with token p and runs with the main row of token p. Must not know: kernels. */
+/* Owns: steps (step.h): drafts of timelines that have them (one pass of the MTP layer for each row ahead), rows of the main
+ * layers, then rows of the MTP layer that sessions want: MTP row p - 1 pairs the state at p - 1 with token p and runs with
+ * the main row of token p. Must not know: kernels. */
 #include "src/run/step.h"
 
 #include <errno.h>
@@ -9,25 +10,30 @@
 #include <time.h>
 
 #include "src/run/block.h"
+#include "src/run/draft.h"
 #include "src/run/head.h"
 #include "src/run/mtp.h"
 
-/* Rows [row, row + n) of the step belong to a feed; exact feeds come first. */
+/* Rows [row, row + n) of the step belong to a feed, the last `drafts` of them ahead of its timeline; exact feeds come first. */
 struct feed {
     struct session *session;
-    uint32_t row, n, mtp_row, mtp_n;
+    uint32_t row, n, drafts, mtp_row, mtp_n;
     bool bulk, refresh;
 };
 
 struct step {
     struct engine *engine;
     bool open;
-    bool failed;               /* a layer stopped half way: what the rows hold is not a state to go on from */
-    uint32_t cursor;           /* layers done; the MTP layer counts as one more */
+    int failed;                /* not 0: why a layer stopped half way; what the rows hold is not a state to go on from */
+    uint32_t cursor;           /* layers done; a pass of drafts counts as one, the MTP layer as one more */
+    uint32_t passes;           /* of drafts, before the first layer */
+    uint64_t start;            /* clock */
     struct feed feeds[STEP_FEEDS_MAX];
     uint32_t n_feeds;
-    struct batch main, mtp;
-    struct span spans[STEP_FEEDS_MAX + 1], mtp_spans[STEP_FEEDS_MAX + 1];
+    struct batch main, mtp, keys; /* keys: MTP rows of which only the cache is wanted, stored behind those of mtp */
+    struct span spans[STEP_FEEDS_MAX + 1], mtp_spans[STEP_FEEDS_MAX + 1], key_spans[STEP_FEEDS_MAX + 1];
+    struct batch_row draft_rows[STEP_FEEDS_MAX]; /* of a pass */
+    struct mtp_row draft_in[STEP_FEEDS_MAX];
     struct batch_row *rows, *mtp_rows; /* [step_rows] */
     struct mtp_row *mtp_in;    /* [step_rows] */
     int32_t *tokens;           /* [step_rows] */
@@ -106,7 +112,7 @@ static int check_feed(const struct engine *g, const struct step_feed *f, struct 
     if (f->n == 0 || (f->bulk && (f->n > g->ubatch || s->length % g->ubatch + f->n > g->ubatch))) {
         return error_set(e, -EINVAL, "a feed of %u rows at position %u: a bulk chunk ends at the next multiple of %u (-ub) at the latest", f->n, s->length, g->ubatch);
     }
-    if (s->mtp && s->length > 0 && !s->state_valid) {
+    if ((s->mtp || draft_active(s)) && s->length > 0 && !s->state_valid) {
         return error_set(e, -EINVAL, "the next MTP row needs the state of position %u, which is gone after a rollback; refresh the session first", s->length - 1);
     }
     if (f->n > g->context - s->length) {
@@ -141,52 +147,81 @@ static int check_feeds(const struct engine *g, const struct step_feed *feeds, ui
     return 0;
 }
 
-/* Rows of one feed, main and MTP. */
-static void add_feed(struct step *s, const struct step_feed *in)
+/* Rows of one feed; a single token is followed by drafts, which are not known yet. */
+static void add_feed(struct step *s, const struct step_feed *in, uint32_t *room)
 {
     struct session *t = in->session;
     struct feed *f = &s->feeds[s->n_feeds++];
-    bool mtp = t->mtp && !in->refresh;
     uint32_t p0 = in->refresh ? t->length - 1 : t->length;
-    *f = (struct feed){.session = t, .row = s->main.n, .n = in->n, .mtp_row = s->mtp.n, .bulk = in->bulk, .refresh = in->refresh};
-    for (uint32_t i = 0; i < in->n; i++) {
-        int32_t token = in->refresh ? t->tokens[p0] : in->tokens[i];
-        s->tokens[s->main.n] = token;
+    draft_settle(t, in->refresh ? NULL : in->tokens);
+    *f = (struct feed){.session = t, .row = s->main.n, .n = in->n, .bulk = in->bulk, .refresh = in->refresh};
+    f->drafts = in->n == 1 && !in->bulk && !in->refresh ? draft_choose(t, *room) : 0;
+    for (uint32_t i = 0; i < in->n + f->drafts; i++) {
+        s->tokens[s->main.n] = in->refresh ? t->tokens[p0] : i < in->n ? in->tokens[i] : 0;
         s->rows[s->main.n++] = (struct batch_row){t, p0 + i, in->refresh};
-        if (mtp && p0 + i > 0) {
-            s->mtp_in[s->mtp.n] = (struct mtp_row){i > 0 ? s->state + (f->row + i - 1) * row_stride(s->engine->shape->hidden) : t->state, token};
-            s->mtp_rows[s->mtp.n++] = (struct batch_row){t, p0 + i - 1, false};
-        }
     }
-    f->mtp_n = s->mtp.n - f->mtp_row;
+    f->n += f->drafts;
+    batch_span(&s->main, f->n, f->bulk);
+    *room -= f->drafts;
+    s->passes = max_u32(s->passes, f->drafts);
+    if (!f->refresh && draft_is_behind(t, f->n)) {
+        s->passes = max_u32(s->passes, 1);
+    }
 }
 
-/* One span of all exact rows, one for every bulk chunk. */
-static void spans_of(struct step *s)
+/* MTP rows of a feed into b, whose inputs are `in`. A timeline that drafts has its single tokens' rows made up later. */
+static void add_mtp(struct step *s, struct feed *f, struct batch *b, struct mtp_row *in)
 {
-    struct batch *b[2] = {&s->main, &s->mtp};
-    for (uint32_t k = 0; k < 2; k++) {
-        b[k]->n_spans = 0;
-        for (uint32_t i = 0; i < s->n_feeds; i++) {
-            const struct feed *f = &s->feeds[i];
-            uint32_t row = k ? f->mtp_row : f->row, n = k ? f->mtp_n : f->n;
-            struct span *last = b[k]->n_spans ? &b[k]->spans[b[k]->n_spans - 1] : NULL;
-            if (n > 0 && !f->bulk && last && !last->bulk) {
-                last->end = row + n;
-            } else if (n > 0) {
-                b[k]->spans[b[k]->n_spans++] = (struct span){row, row + n, f->bulk};
+    struct session *t = f->session;
+    f->mtp_row = b->n;
+    for (uint32_t i = 0; i < f->n; i++) {
+        if (t->length + i > 0) {
+            in[b->n] = (struct mtp_row){i > 0 ? s->state + (f->row + i - 1) * row_stride(s->engine->shape->hidden) : t->state, s->tokens[f->row + i]};
+            b->rows[b->n++] = (struct batch_row){t, t->length + i - 1, false};
+        }
+    }
+    f->mtp_n = b->n - f->mtp_row;
+    batch_span(b, f->mtp_n, f->bulk);
+}
+
+static void add_feeds(struct step *s, const struct step_feed *feeds, uint32_t n)
+{
+    uint32_t room = s->engine->step_rows;
+    for (uint32_t i = 0; i < n; i++) {
+        room -= feeds[i].n;
+    }
+    for (uint32_t bulk = 0; bulk < 2; bulk++) {
+        for (uint32_t i = 0; i < n; i++) {
+            if (feeds[i].bulk == (bulk != 0)) {
+                add_feed(s, &feeds[i], &room);
+                feeds[i].session->in_step = true;
             }
         }
     }
+    for (uint32_t i = 0; i < n; i++) {
+        if (s->feeds[i].session->mtp && !s->feeds[i].refresh) {
+            add_mtp(s, &s->feeds[i], &s->mtp, s->mtp_in);
+        }
+    }
+    s->keys = (struct batch){.rows = s->mtp_rows + s->mtp.n, .spans = s->key_spans, .x = s->mtp_x};
+    s->keys.x = s->mtp.n > 0 ? s->mtp_x + s->mtp.n * row_stride(s->engine->shape->hidden) : s->mtp_x;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct feed *f = &s->feeds[i];
+        if (draft_active(f->session) && f->n - f->drafts > 1) {
+            add_mtp(s, &s->feeds[i], &s->keys, s->mtp_in + s->mtp.n);
+        }
+    }
 }
 
-/* Pages for the rows of all feeds, the row before included when the MTP layer writes it. */
+/* Pages for the rows of all feeds, rows before included when the MTP layer writes them. */
 static int prepare_pages(struct step *s, struct error *e)
 {
     for (uint32_t i = 0; i < s->n_feeds; i++) {
         const struct feed *f = &s->feeds[i];
-        uint32_t before = f->session->mtp && f->session->length > 0 ? 1 : 0;
-        int r = f->refresh ? 0 : kv_table_prepare(&f->session->kv, f->session->length - before, f->n + before, e);
+        struct session *t = f->session;
+        bool writes = t->length > 0 && (t->mtp || draft_is_behind(t, f->n) || (draft_active(t) && f->n > 1));
+        uint32_t before = writes ? t->length - t->mtp_rows : 0;
+        int r = f->refresh ? 0 : kv_table_prepare(&t->kv, t->length - before, f->n + before, e);
         if (r < 0) {
             return r;
         }
@@ -202,11 +237,16 @@ static void embed_task(void *ctx, uint32_t row, uint32_t worker)
     s->engine->ops.dequantise[w.format](&(struct dequantise_args){.w = w, .y = s->x + row * row_stride(s->engine->shape->hidden), .row_begin = 0, .row_end = 1});
 }
 
-static void step_end(struct step *s)
+/* r: how it went. What has failed is tried without the MTP layer next. */
+static void step_end(struct step *s, int r)
 {
     for (uint32_t i = 0; i < s->n_feeds; i++) {
-        s->feeds[i].session->in_step = false;
-        kv_table_truncate(&s->feeds[i].session->kv, s->feeds[i].session->length);
+        struct session *t = s->feeds[i].session;
+        t->in_step = false;
+        kv_table_truncate(&t->kv, t->length + (t->draft ? t->draft->ahead : 0));
+        if (t->draft && !s->feeds[i].refresh && r != ERROR_INTERRUPTED) {
+            t->draft->rest = r < 0 && draft_active(t);
+        }
     }
     s->n_feeds = 0;
     s->open = false;
@@ -220,26 +260,15 @@ int step_open(struct engine *g, const struct step_feed *feeds, uint32_t n, struc
         return r;
     }
     s->open = true;
-    s->failed = false;
-    s->cursor = s->n_feeds = 0;
+    s->failed = 0;
+    s->cursor = s->passes = s->n_feeds = 0;
+    s->start = clock_now_ns(&g->clock);
     s->main = (struct batch){.rows = s->rows, .spans = s->spans, .x = s->x};
     s->mtp = (struct batch){.rows = s->mtp_rows, .spans = s->mtp_spans, .x = s->mtp_x};
-    for (uint32_t bulk = 0; bulk < 2; bulk++) {
-        for (uint32_t i = 0; i < n; i++) {
-            if (feeds[i].bulk == (bulk != 0)) {
-                add_feed(s, &feeds[i]);
-                feeds[i].session->in_step = true;
-            }
-        }
-    }
-    spans_of(s);
+    add_feeds(s, feeds, n);
     r = prepare_pages(s, e);
-    if (r == 0 && !g->script) {
-        r = engine_parallel(g, s->main.n, embed_task, s, e);
-        counter_add(g->weight_bytes, s->main.n * weight_rows_bytes(&g->resident->embed, 1));
-    }
     if (r < 0) {
-        step_end(s);
+        step_end(s, r);
         return r;
     }
     *ret = s;
@@ -250,7 +279,7 @@ int step_open(struct engine *g, const struct step_feed *feeds, uint32_t n, struc
 
 static uint32_t layers_total(const struct step *s)
 {
-    return s->engine->script ? 1 : s->engine->shape->layers + (s->mtp.n ? 1 : 0);
+    return s->engine->script ? 1 : s->passes + s->engine->shape->layers + (s->mtp.n + s->keys.n > 0 ? 1 : 0);
 }
 
 uint32_t step_layers_left(const struct step *s)
@@ -267,15 +296,41 @@ static int script_layer(const struct step *s, struct error *e)
     return engine_cancelled(s->engine) ? error_set(e, ERROR_INTERRUPTED, "interrupted") : 0;
 }
 
-static int mtp_layer(struct step *s, struct error *e)
+/* Row `cursor` of every feed that has so many drafts gets its successor; before the first pass, MTP rows that are missing. */
+static int draft_pass(struct step *s, struct error *e)
 {
-    uint32_t layer = s->engine->shape->layers;
-    int r = mtp_embed(s->engine, &s->mtp, s->mtp_in, layer, e);
-    r = r < 0 ? r : block_run(s->engine, &s->mtp, layer, e);
-    if (r == 0) {
-        head_normalise(s->engine, s->mtp_x, s->mtp.n, s->engine->resident->layers[layer].vector[ROLE_MTP_NORM], s->mtp_x);
+    struct engine *g = s->engine;
+    struct span span;
+    struct batch b = {.rows = s->draft_rows, .spans = &span, .x = s->mtp_x};
+    int32_t tokens[STEP_FEEDS_MAX];
+    int r = 0;
+    for (uint32_t i = 0; i < s->n_feeds && s->cursor == 0 && r == 0; i++) {
+        const struct feed *f = &s->feeds[i];
+        r = !f->refresh && draft_is_behind(f->session, f->n) ? draft_catch_up(f->session, s->mtp_x, e) : 0;
+    }
+    for (uint32_t i = 0; i < s->n_feeds && r == 0; i++) {
+        struct feed *f = &s->feeds[i];
+        if (f->drafts > s->cursor) {
+            const float *state = s->cursor > 0 ? s->mtp_x + f->mtp_row * row_stride(g->shape->hidden) : f->session->state;
+            s->draft_in[b.n] = (struct mtp_row){state, s->tokens[f->row + s->cursor]};
+            f->mtp_row = b.n;
+            s->draft_rows[b.n++] = (struct batch_row){f->session, f->session->length - 1 + s->cursor, false};
+        }
+    }
+    r = r < 0 || b.n == 0 ? r : draft_guess(g, &b, s->draft_in, tokens, e);
+    for (uint32_t i = 0; i < s->n_feeds && r == 0; i++) {
+        const struct feed *f = &s->feeds[i];
+        if (f->drafts > s->cursor) {
+            s->tokens[f->row + s->cursor + 1] = tokens[f->mtp_row];
+        }
     }
     return r;
+}
+
+static int mtp_layer(struct step *s, struct error *e)
+{
+    int r = s->mtp.n > 0 ? mtp_run(s->engine, &s->mtp, s->mtp_in, e) : 0;
+    return r < 0 || s->keys.n == 0 ? r : mtp_append(s->engine, &s->keys, s->mtp_in + s->mtp.n, e);
 }
 
 static int next_layer(struct step *s, struct error *e)
@@ -284,11 +339,20 @@ static int next_layer(struct step *s, struct error *e)
     if (g->script) {
         return script_layer(s, e);
     }
-    if (s->cursor >= g->shape->layers) {
+    if (s->cursor < s->passes) {
+        return draft_pass(s, e);
+    }
+    uint32_t layer = s->cursor - s->passes;
+    if (layer >= g->shape->layers) {
         return mtp_layer(s, e);
     }
-    int r = block_run(g, &s->main, s->cursor, e);
-    if (r == 0 && s->cursor + 1 == g->shape->layers) {
+    int r = 0;
+    if (layer == 0) {
+        r = engine_parallel(g, s->main.n, embed_task, s, e);
+        counter_add(g->weight_bytes, s->main.n * weight_rows_bytes(&g->resident->embed, 1));
+    }
+    r = r < 0 ? r : block_run(g, &s->main, layer, e);
+    if (r == 0 && layer + 1 == g->shape->layers) {
         head_normalise(g, s->x, s->main.n, g->resident->final_norm, s->state);
     }
     return r;
@@ -305,7 +369,7 @@ int step_run(struct step *s, uint32_t layers, struct error *e)
         }
         int r = next_layer(s, e);
         if (r < 0) {
-            s->failed = true;
+            s->failed = r;
             return r;
         }
         s->cursor++;
@@ -325,13 +389,20 @@ struct wanted {
     uint32_t n;
 };
 
-static void show_logits(const struct feed *f, bool mtp, uint32_t position, const float *logits)
+/* Of row `i` of the feed. Rows ahead are shown when the timeline reaches them. */
+static void main_logits(const struct feed *f, uint32_t i, uint32_t position, const float *logits, uint32_t vocab)
 {
-    const struct session_hooks *h = &f->session->hooks;
-    if (mtp) {
-        h->on_mtp(h->ctx, position, logits);
-    } else if (h->on_logits && !f->refresh) {
-        h->on_logits(h->ctx, position, logits);
+    struct session *t = f->session;
+    uint32_t last = f->n - f->drafts - 1;
+    if (i > last) {
+        memcpy(t->draft->logits + (size_t)(i - last - 1) * vocab, logits, vocab * sizeof(float));
+        return;
+    }
+    if (t->hooks.on_logits && !f->refresh) {
+        t->hooks.on_logits(t->hooks.ctx, position, logits);
+    }
+    if (i == last) {
+        memcpy(t->logits, logits, vocab * sizeof(float));
     }
 }
 
@@ -354,9 +425,10 @@ static int wanted_logits(struct step *s, struct wanted *w, struct error *e)
     for (uint32_t k = 0; k < w->n && r == 0; k++) {
         const struct feed *f = w->item[k].feed;
         const float *logits = g->work.logits + k * vocab;
-        show_logits(f, w->item[k].mtp, rows[k].position, logits);
-        if (!w->item[k].mtp && w->item[k].row == f->row + f->n - 1) {
-            memcpy(f->session->logits, logits, vocab * sizeof(float));
+        if (w->item[k].mtp) {
+            f->session->hooks.on_mtp(f->session->hooks.ctx, rows[k].position, logits);
+        } else {
+            main_logits(f, w->item[k].row - f->row, rows[k].position, logits, g->shape->vocab);
         }
     }
     w->n = 0;
@@ -376,7 +448,8 @@ static int want(struct step *s, struct wanted *w, const struct feed *f, bool mtp
     return r;
 }
 
-/* Logits of the rows that sessions ask for: of main rows all with on_logits, always the last one; then MTP rows with on_mtp. */
+/* Logits of the rows that sessions ask for: of main rows all with on_logits, always the last one and those ahead; then MTP
+ * rows with on_mtp. */
 static int all_logits(struct step *s, struct error *e)
 {
     struct wanted w = {.n = 0};
@@ -385,15 +458,15 @@ static int all_logits(struct step *s, struct error *e)
     for (uint32_t k = 0; k < s->n_feeds && r == 0; k++) {
         const struct feed *f = &s->feeds[k];
         const struct session_hooks *h = &f->session->hooks;
-        for (uint32_t i = 0; i < f->n && h->on_state && !f->refresh; i++) {
+        for (uint32_t i = 0; i < f->n - f->drafts && h->on_state && !f->refresh; i++) {
             h->on_state(h->ctx, s->rows[f->row + i].position, s->state + (f->row + i) * width);
         }
         uint32_t end = f->row + f->n;
-        r = want(s, &w, f, false, h->on_logits && !f->refresh ? f->row : end - 1, end, e);
+        r = want(s, &w, f, false, h->on_logits && !f->refresh ? f->row : end - 1 - f->drafts, end, e);
     }
     for (uint32_t k = 0; k < s->n_feeds && r == 0; k++) {
         const struct feed *f = &s->feeds[k];
-        r = f->session->hooks.on_mtp ? want(s, &w, f, true, f->mtp_row, f->mtp_row + f->mtp_n, e) : 0;
+        r = f->session->mtp && f->session->hooks.on_mtp ? want(s, &w, f, true, f->mtp_row, f->mtp_row + f->mtp_n, e) : 0;
     }
     return r < 0 ? r : wanted_logits(s, &w, e);
 }
@@ -403,21 +476,41 @@ static void feed_commit(struct step *s, const struct feed *f)
 {
     struct engine *g = s->engine;
     struct session *t = f->session;
+    uint32_t n = f->n - f->drafts, first = s->rows[f->row].position;
     if (!f->refresh) {
-        for (uint32_t i = 0; i < f->n; i++) {
+        for (uint32_t i = 0; i < n; i++) {
             t->tokens[t->length + i] = s->tokens[f->row + i];
             if (t->hooks.on_token) {
                 t->hooks.on_token(t->hooks.ctx, t->length + i, s->tokens[f->row + i]);
             }
         }
-        t->length += f->n;
-        t->mtp_rows = f->mtp_n ? t->length - 1 : t->mtp_rows;
-        counter_add(f->n == 1 ? g->tokens_decode : g->tokens_prefill, f->n);
+        t->length += n;
+        t->mtp_rows = f->mtp_n || f->drafts ? t->length - 1 : t->mtp_rows;
+        counter_add(n == 1 ? g->tokens_decode : g->tokens_prefill, n);
     }
     if (!g->script) {
-        memcpy(t->state, s->state + (f->row + f->n - 1) * row_stride(g->shape->hidden), g->shape->hidden * sizeof(float));
+        const float *rows = s->state + f->row * row_stride(g->shape->hidden);
+        memcpy(t->state, rows + (n - 1) * row_stride(g->shape->hidden), g->shape->hidden * sizeof(float));
+        draft_keep(t, first, rows, row_stride(g->shape->hidden), f->n);
     }
     t->state_valid = t->logits_valid = true;
+}
+
+/* The rows behind the timeline, and what the step has cost. */
+static void drafts_commit(struct step *s, const struct feed *f)
+{
+    struct session *t = f->session;
+    if (!t->draft || f->refresh) {
+        return;
+    }
+    memcpy(t->tokens + t->length, s->tokens + f->row + f->n - f->drafts, f->drafts * sizeof(*t->tokens));
+    t->draft->ahead = f->drafts;
+    t->draft->taken = 0;
+    counter_add(s->engine->drafts_made, f->drafts);
+    if (f->n - f->drafts == 1) {
+        governor_step(&t->draft->governor, f->drafts, clock_seconds_since(&s->engine->clock, s->start));
+    }
+    draft_check(t);
 }
 
 static void script_finish(const struct step *s, const struct feed *f)
@@ -448,14 +541,15 @@ int step_commit(struct step *s, struct error *e)
     int r = step_layers_left(s) == 0 ? finish(s, e) : error_set(e, -EINVAL, "%u layers of the step are still to be run", step_layers_left(s));
     for (uint32_t i = 0; i < s->n_feeds && r == 0; i++) {
         feed_commit(s, &s->feeds[i]);
+        drafts_commit(s, &s->feeds[i]);
     }
-    step_end(s);
+    step_end(s, r);
     return r;
 }
 
 void step_abort(struct step *s)
 {
-    step_end(s);
+    step_end(s, s->failed ? s->failed : ERROR_INTERRUPTED);
 }
 
 int step_once(struct engine *g, const struct step_feed *feeds, uint32_t n, struct error *e)

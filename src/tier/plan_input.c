@@ -33,6 +33,7 @@ void plan_input_init(struct plan_input *ret, const struct weights *w, const stru
 {
     struct resident_sizes resident;
     struct store_sizes store;
+    bool governed;
     resident_measure(w, nodes, &resident);
     store_measure(w, nodes, &store);
     *ret = (struct plan_input){
@@ -50,6 +51,7 @@ void plan_input_init(struct plan_input *ret, const struct weights *w, const stru
         .context = settings->context,
         .sessions = settings->parallel,
         .kv = kv_type_by_name(settings->kv_type),
+        .drafts = w->shape.mtp_layers > 0 ? settings_drafts(settings, &governed) : 0,
     };
     for (uint32_t k = 0; k < nodes; k++) {
         ret->node_bytes[k] = resident.node[k] + store.all_node[k];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Owns: random operations on several timelines - feeds, steps committed and aborted, forks, rollbacks, refreshes, saves and
- * restores, with and without the MTP layer, in a pool that runs full - against a naive model: the list of tokens alone.
+ * restores, with and without the MTP layer and drafts, in a pool that runs full - against a naive model: the list of tokens alone.
  * Whatever led to a list, its logits are the bits of a fresh exact pass over it, and every page comes back.
  * usage: random MODEL [OPERATIONS [SEED]] */
 #undef NDEBUG
@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "src/run/api.h"
+#include "src/run/draft.h"
 #include "tests/run/harness.h"
 
 enum { TIMELINES = 6, CONTEXT = 192, TOKENS_BELOW = 300, STEPS = 2, MEMBERS = 3, STEP_ROWS = 10 };
@@ -25,7 +26,7 @@ struct timeline {
     struct sluice_session *session; /* NULL: none */
     int32_t tokens[CONTEXT];
     uint32_t length;
-    bool mtp, in_step;
+    bool mtp, draft, in_step;
     struct mtp_seen seen;
 };
 
@@ -69,9 +70,9 @@ static void seen_init(struct mtp_seen *seen, uint32_t vocab)
     assert(seen->logits);
 }
 
-static struct sluice_session_options options(struct mtp_seen *seen, bool mtp)
+static struct sluice_session_options options(struct mtp_seen *seen, bool mtp, bool draft)
 {
-    return (struct sluice_session_options){.hooks = {.on_mtp = keep_mtp, .ctx = seen}, .mtp = mtp};
+    return (struct sluice_session_options){.hooks = {.on_mtp = keep_mtp, .ctx = seen}, .mtp = mtp, .draft = draft};
 }
 
 /* The pool is full (nothing else may fail); what could not be done left no trace. */
@@ -104,7 +105,7 @@ static void check(struct world *w, struct timeline *t, bool mtp_ran)
     if (logits == NULL || (t->length > 32 && draw(w, 4) != 0)) { /* long ones cost most of the time */
         return;
     }
-    struct sluice_session_options o = options(&w->expected, t->mtp);
+    struct sluice_session_options o = options(&w->expected, t->mtp, false);
     assert(sluice_session_create(w->fresh, &o, &s, &e) == 0);
     harness_feed(s, t->tokens, t->length);
     same_floats(w, logits, sluice_session_logits(s), t->seen.vocab, "logits");
@@ -136,6 +137,11 @@ static void feed(struct world *w, struct timeline *t)
     struct sluice_error e;
     uint32_t n = 1 + draw(w, draw(w, 4) == 0 ? 24 : 6), before = t->length;
     draw_tokens(w, tokens, n);
+    const struct session *s = t->session->session;
+    if (s->draft && s->draft->ahead > 0 && draw(w, 4) != 0) { /* random tokens are hardly ever drafted */
+        tokens[0] = s->tokens[s->length];
+        n = draw(w, 4) != 0 ? 1 : n;
+    }
     int r = sluice_session_feed(t->session, tokens, n, &e);
     if (n > CONTEXT - before) {
         assert(r == SLUICE_FAILED && sluice_session_length(t->session) == before);
@@ -175,29 +181,31 @@ static void end(struct timeline *t)
 static void begin(struct world *w, struct timeline *t)
 {
     struct sluice_error e;
-    t->mtp = draw(w, 2) == 0;
-    struct sluice_session_options o = options(&t->seen, t->mtp);
+    t->mtp = draw(w, 3) == 0;
+    t->draft = !t->mtp && draw(w, 2) == 0;
+    struct sluice_session_options o = options(&t->seen, t->mtp, t->draft);
     assert(sluice_session_create(w->engine, &o, &t->session, &e) == 0);
 }
 
-static void take_copy(struct timeline *t, const struct timeline *from, struct sluice_session *session, bool mtp)
+static void take_copy(struct timeline *t, const struct timeline *from, struct sluice_session *session, bool mtp, bool draft)
 {
     t->session = session;
     memcpy(t->tokens, from->tokens, sizeof(t->tokens));
     t->length = from->length;
     t->mtp = mtp;
+    t->draft = draft;
 }
 
 /* `t` becomes a second timeline with the past of `from`. */
 static void fork_into(struct world *w, struct timeline *t, const struct timeline *from)
 {
     struct sluice_error e;
-    bool mtp = from->mtp && draw(w, 4) != 0;
-    struct sluice_session_options o = options(&t->seen, mtp);
+    bool mtp = from->mtp && draw(w, 4) != 0, draft = !mtp && draw(w, 2) == 0; /* from any other: it drafts if it can */
+    struct sluice_session_options o = options(&t->seen, mtp, draft);
     struct sluice_session *s;
     end(t);
     assert(sluice_session_fork(from->session, &o, &s, &e) == 0);
-    take_copy(t, from, s, mtp);
+    take_copy(t, from, s, mtp, draft);
     check(w, t, false);
 }
 
@@ -205,12 +213,12 @@ static void fork_into(struct world *w, struct timeline *t, const struct timeline
 static void restore_into(struct world *w, struct timeline *t, const struct timeline *from)
 {
     struct sluice_error e;
-    struct sluice_session_options o = options(&t->seen, from->mtp);
+    struct sluice_session_options o = options(&t->seen, from->mtp, from->draft);
     struct sluice_session *s;
     end(t);
     assert(sluice_session_save(from->session, w->path, &e) == 0);
     if (!refused_by_pool(w, sluice_session_restore(w->engine, w->path, &o, &s, &e), &e)) {
-        take_copy(t, from, s, from->mtp);
+        take_copy(t, from, s, from->mtp, from->draft);
         check(w, t, false);
     }
 }
@@ -232,6 +240,8 @@ static void open_step(struct world *w, struct open_step *p)
         feeds[k] = (struct sluice_feed){.session = t->session, .tokens = p->member[k].tokens, .n = n};
         if (t->mtp && t->length > 0 && !sluice_session_logits(t->session)) {
             assert(sluice_step_open(w->engine, &feeds[k], 1, &p->step, &e) == SLUICE_FAILED && strstr(e.text, "refresh"));
+            assert(sluice_session_refresh(t->session, &e) == 0);
+        } else if (t->draft && t->length > 0 && !sluice_session_logits(t->session)) {
             assert(sluice_session_refresh(t->session, &e) == 0);
         }
         p->members++;
@@ -314,7 +324,7 @@ int main(int argc, char **argv)
     int fd = mkstemp(w.path);
     assert(fd >= 0);
     close(fd);
-    w.engine = harness_open(argv[1], "ubatch", "8", "ctx", "192", "parallel", "2", "threads", "2", NULL);
+    w.engine = harness_open(argv[1], "ubatch", "8", "ctx", "192", "parallel", "2", "threads", "2", "mtp", "2", NULL);
     w.fresh = harness_open(argv[1], "ubatch", "8", "ctx", "192", "threads", "1", NULL);
     sluice_engine_info(w.engine, &info);
     seen_init(&w.expected, info.vocab);
@@ -336,7 +346,9 @@ int main(int argc, char **argv)
         free(w.t[i].seen.logits);
     }
     assert(pool->free_pages == pages);
-    printf("%u operations, %u refused by the full pool\n", operations, w.refused);
+    uint64_t accepted = sluice_engine_counter(w.engine, "draft.accepted");
+    assert(operations < 500 || accepted > 0);
+    printf("%u operations, %u refused by the full pool, %u rows ahead taken over\n", operations, w.refused, (unsigned)accepted);
     free(w.expected.logits);
     unlink(w.path);
     sluice_engine_close(w.fresh);

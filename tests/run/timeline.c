@@ -39,13 +39,15 @@ void *__wrap_realloc(void *p, size_t n)
     return __real_realloc(p, n);
 }
 
-static struct sluice_session *open_session(struct sluice_engine *g, bool mtp)
+static struct sluice_session *session_with(struct sluice_engine *g, bool mtp, bool draft)
 {
     struct sluice_session *s = NULL;
     struct sluice_error e;
-    assert(sluice_session_create(g, &(struct sluice_session_options){.mtp = mtp}, &s, &e) == 0);
+    assert(sluice_session_create(g, &(struct sluice_session_options){.mtp = mtp, .draft = draft}, &s, &e) == 0);
     return s;
 }
+
+static struct sluice_session *open_session(struct sluice_engine *g, bool mtp) { return session_with(g, mtp, false); }
 
 static void contains(const struct sluice_error *e, int status, const char *text)
 {
@@ -74,6 +76,9 @@ static void refusals(const char *model)
     assert(sluice_session_feed(other, ids, 1, &e) != 0);
     contains(&e, SLUICE_DOES_NOT_FIT, "KV pool: all 1 pages");
     assert(sluice_session_length(other) == 0);
+    struct sluice_session *none;
+    assert(sluice_session_create(g, &(struct sluice_session_options){.mtp = true, .draft = true}, &none, &e) == SLUICE_USAGE);
+    contains(&e, SLUICE_USAGE, "set mtp or draft, not both");
     assert(sluice_session_rollback(s, 65, &e) != 0);
     contains(&e, SLUICE_FAILED, "rollback to position 65 of a timeline of 64");
     assert(sluice_session_rollback(s, 0, &e) == 0 && sluice_session_feed(other, ids, 1, &e) == 0);
@@ -221,11 +226,11 @@ static void half_a_layer(const char *model)
     sluice_options_destroy(o);
 }
 
-/* Invariant 3: nothing is allocated between tokens, in exact and bulk rows, with and without the MTP layer. */
-static void no_allocation(const char *model)
+/* Invariant 3: nothing is allocated between tokens, in exact and bulk rows, with the MTP layer for every row or for drafts. */
+static void no_allocation(const char *model, bool draft)
 {
-    struct sluice_engine *g = harness_open(model, "threads", "2", "ubatch", "32", NULL);
-    struct sluice_session *s = open_session(g, true);
+    struct sluice_engine *g = harness_open(model, "threads", "2", "ubatch", "32", "mtp", "2", NULL);
+    struct sluice_session *s = session_with(g, !draft, draft);
     struct sluice_sampling p;
     struct sluice_sampler *sampler;
     struct sluice_error e;
@@ -259,6 +264,7 @@ int main(int argc, char **argv)
     saved_files(v3, fp8);
     script(argv[2]);
     half_a_layer(v3);
-    no_allocation(fp8);
+    no_allocation(fp8, false);
+    no_allocation(fp8, true);
     return 0;
 }
