@@ -178,6 +178,8 @@ def test_recorded_machine_predicts_speed():
         plan = sluice_json("plan", "-m", DEMO, "--machine", path, "--json")
         assert near(plan["decode_tok_s"], float(f"{machine['ram_read_gb_s'] * 1e9 / plan['bytes_per_token']:.6g}"))
         assert plan["prefill_tok_s"] > 0
+        assert machine["nvme_read_gb_s"] == 0 == sluice_json("plan", "--record", "-m", DEMO)["nvme_read_gb_s"]  # its files are too small to tell
+        assert b"/nonexistent" in sluice("plan", "--record", "-m", "/nonexistent", status=1).stderr
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/container.h"
 #include "io/file.h"
 #include "src/base/settings.h"
 #include "src/commands/arguments.h"
@@ -21,11 +22,11 @@
 
 static const char help_text[] =
     "usage: sluice plan -m MODEL [--profile FILE|NAME] [--machine FILE.json] [settings] [--json]\n"
-    "       sluice plan --record\n"
+    "       sluice plan --record [-m MODEL]\n"
     "\n"
     "Where every byte goes and whether it fits, before a weight is read. Works on files whose tensors are not there yet\n"
     "(`sluice synth --header-only`). --machine plans for a recorded machine; `sluice plan --record` measures this one for\n"
-    "about 2 s and prints it: speeds are predicted from such a file.\n"
+    "about 2 s, with -m also the drive of the model, and prints it: speeds are predicted from such a file.\n"
     "--profile plans for the machine that a profile describes, with its settings; with --machine, its settings on that machine.\n"
     "--ram lowers the limit of the machine and never raises it.\n"
     "Settings are those of `sluice run`: --ram, -c, -ctk, -ub, -t, --expert-ram, --mtp, ...\n"
@@ -138,13 +139,24 @@ static int tokenizer_size(const struct settings *s, uint64_t *ret_bytes, struct 
     return r == -ENOMEM ? r : 0;
 }
 
+/* Facts and rates of this machine, and of the drive that a model lies on if there is one. */
+static int measure_this(const char *model, const volatile int *cancel, struct machine *ret, struct error *e)
+{
+    struct container_options options = {0};
+    struct container *c = NULL;
+    int r = model != NULL ? container_open(model, &options, &c, e) : 0;
+    r = r < 0 ? r : probe_machine(NULL, ret, e);
+    r = r < 0 ? r : measure_machine(c != NULL ? c->files[0].path : NULL, 0, cancel, ret, e);
+    container_close(c);
+    return r;
+}
+
 /* A recorded machine without rates is still one: too little memory to measure is told, not fatal. */
-static int record(const volatile int *cancel, struct error *e)
+static int record(const char *model, const volatile int *cancel, struct error *e)
 {
     struct machine m;
     struct str out = {0};
-    int r = probe_machine(NULL, &m, e);
-    r = r < 0 ? r : measure_machine(NULL, 0, cancel, &m, e);
+    int r = measure_this(model, cancel, &m, e);
     if (r == ERROR_DOES_NOT_FIT) {
         fprintf(stderr, "sluice plan: %s\n", e->text);
         r = 0;
@@ -246,7 +258,7 @@ int command_plan(int argc, char **argv, const volatile int *cancel)
     int r = settings_init(&o.settings, &e);
     r = r < 0 ? r : parse(argc, argv, &o, &e);
     if (r == 0) {
-        r = o.help ? (fputs(help_text, stdout), 0) : o.record ? record(cancel, &e) : open_and_plan(&o, &e);
+        r = o.help ? (fputs(help_text, stdout), 0) : o.record ? record(o.settings.model, cancel, &e) : open_and_plan(&o, &e);
     }
     settings_deinit(&o.settings);
     free(o.profile);
