@@ -14,6 +14,7 @@ int read_queue_init(struct read_queue *q, const struct reader_options *options, 
         read_queue_deinit(q);
         return error_nomem(e, "reader", options->requests * sizeof(*q->slots));
     }
+    q->rate = (struct read_rate){.limit = options->limit, .clock = options->clock};
     for (uint32_t i = 0; i < options->requests; i++) {
         q->slots[i].link = q->spare;
         q->spare = &q->slots[i];
@@ -245,7 +246,7 @@ static void taken(struct read_queue *q, struct read_slot *s, uint64_t stop)
 /* A whole request that goes on where the chunk ends, in the file and in memory, and still fits. */
 static bool continues(const struct read_queue *q, const struct read_chunk *c, const struct read_slot *s)
 {
-    return s != NULL && !s->alone && s->request.file == c->file && s->next == s->request.offset && s->next == c->offset + c->bytes &&
+    return s != NULL && !q->options.apart && !s->alone && s->request.file == c->file && s->next == s->request.offset && s->next == c->offset + c->bytes &&
            s->request.data == c->data + c->bytes && c->bytes + s->request.bytes <= q->options.chunk;
 }
 
@@ -258,11 +259,12 @@ static struct read_list *first_waiting(struct read_queue *q)
     return l < q->waiting + READ_PRIORITIES ? l : NULL;
 }
 
-struct read_flight *read_queue_take(struct read_queue *q, bool direct)
+struct read_flight *read_queue_take(struct read_queue *q, bool direct, uint64_t *ret_wait_ns)
 {
     struct read_list *l = first_waiting(q);
     struct read_flight *f = l != NULL ? free_flight(q) : NULL;
-    if (f == NULL) {
+    *ret_wait_ns = f != NULL ? read_rate_wait_ns(&q->rate) : 0;
+    if (f == NULL || *ret_wait_ns > 0) {
         return NULL;
     }
     struct read_slot *s = l->first, *more = s->link;
@@ -288,6 +290,7 @@ struct read_flight *read_queue_take(struct read_queue *q, bool direct)
         s = more;
         more = next;
     }
+    read_rate_take(&q->rate, f->chunk.bytes);
     return f;
 }
 

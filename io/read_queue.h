@@ -5,6 +5,7 @@
 #define SLUICE_IO_READ_QUEUE_H
 
 #include "io/read_chunk.h"
+#include "io/read_rate.h"
 #include "io/reader.h"
 
 struct read_slot {
@@ -31,6 +32,7 @@ struct read_flight {
 
 struct read_queue {
     struct reader_options options;
+    struct read_rate rate;          /* of options.limit */
     struct read_slot *slots;        /* [options.requests] */
     struct read_flight *flights;    /* [options.depth] */
     struct read_list waiting[READ_PRIORITIES]; /* with bytes no chunk has taken, oldest first */
@@ -48,9 +50,9 @@ int read_queue_cancel(struct read_queue *q, uint64_t tag);
 int read_queue_raise(struct read_queue *q, uint64_t tag);
 bool read_queue_collect(struct read_queue *q, struct read_result *ret);
 
-/* The next chunk to read: of the oldest request of the highest priority. NULL: none waits, or `depth` are in flight. `direct`: the
- * file system has not refused it. */
-struct read_flight *read_queue_take(struct read_queue *q, bool direct);
+/* The next chunk to read: of the oldest request of the highest priority. NULL: none waits, `depth` are in flight, or the limit does
+ * not allow it before *ret_wait_ns, which is 0 otherwise. `direct`: the file system has not refused it. */
+struct read_flight *read_queue_take(struct read_queue *q, bool direct, uint64_t *ret_wait_ns);
 
 /* Books a chunk that was read, chunk.done bytes of it; after a failure (status < 0) the rest of its request is not read. */
 void read_queue_book(struct read_queue *q, struct read_flight *f, int status);

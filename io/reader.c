@@ -9,11 +9,32 @@
 
 #include "common/intmath.h"
 #include "io/reader_impl.h"
+#include "src/base/settings.h"
 
-enum { STACK_BYTES = 256 << 10 };
+enum { STACK_BYTES = 256 << 10, NS = 1000000000, MS_NS = 1000000 };
 enum { CHUNK_UNIT = 64 << 10 }; /* chunks are multiples of it: their inner edges suit O_DIRECT everywhere */
 
-enum reader_kind reader_kind_of(const char *name) { return strcmp(name, "pread") == 0 ? READER_PREAD : READER_URING; }
+struct reader_options reader_options_of(const struct settings *s)
+{
+    return (struct reader_options){
+        .kind = strcmp(s->io, "pread") == 0 ? READER_PREAD : strcmp(s->io, "mmap") == 0 ? READER_MMAP : READER_URING,
+        .limit = s->io_limit,
+        .apart = strcmp(s->merge, "off") == 0,
+    };
+}
+
+/* As reader_pread_create. */
+static int create_kind(const struct reader_options *o, struct reader **ret, struct error *e)
+{
+    switch (o->kind) {
+    case READER_URING:
+        return reader_uring_create(o, ret, e);
+    case READER_MMAP:
+        return reader_mmap_create(o, ret, e);
+    default:
+        return reader_pread_create(o, ret, e);
+    }
+}
 
 int reader_create(const struct reader_options *options, struct reader **ret, struct error *e)
 {
@@ -25,13 +46,14 @@ int reader_create(const struct reader_options *options, struct reader **ret, str
                          o.depth, o.requests, (unsigned long long)o.chunk, READER_DEPTH_MAX, READER_REQUESTS_MAX);
     }
     o.chunk = align_up_u64(o.chunk, CHUNK_UNIT);
-    int refusal = o.kind == READER_URING ? reader_uring_create(&o, ret, e) : 0;
-    if (o.kind == READER_URING && refusal <= 0) {
+    o.clock = o.clock.now_ns != NULL ? o.clock : clock_system();
+    int refusal = create_kind(&o, ret, e);
+    if (refusal <= 0) {
         return refusal;
     }
     int code = reader_pread_create(&o, ret, e);
     if (code == 0) {
-        (*ret)->refused[READER_RING] = refusal;
+        (*ret)->refused[READER_KIND] = refusal;
     }
     return code;
 }
@@ -45,15 +67,31 @@ void reader_destroy(struct reader *r)
 
 /* ---- what all have ---- */
 
-int reader_base_init(struct reader *r, const struct reader_ops *ops, const struct reader_options *options, struct error *e)
+int reader_cond_init(pthread_cond_t *c)
 {
     pthread_condattr_t attr;
-    r->ops = ops;
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    int code = pthread_mutex_init(&r->lock, NULL);
-    code = code != 0 ? code : pthread_cond_init(&r->finished, &attr);
+    int code = pthread_cond_init(c, &attr);
     pthread_condattr_destroy(&attr);
+    return code;
+}
+
+struct timespec reader_moment_after(uint64_t ns)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    ns += (uint64_t)t.tv_nsec;
+    t.tv_sec += (time_t)(ns / NS);
+    t.tv_nsec = (long)(ns % NS);
+    return t;
+}
+
+int reader_base_init(struct reader *r, const struct reader_ops *ops, const struct reader_options *options, struct error *e)
+{
+    r->ops = ops;
+    int code = pthread_mutex_init(&r->lock, NULL);
+    code = code != 0 ? code : reader_cond_init(&r->finished);
     if (code != 0) {
         return error_set(e, -code, "reader: %s", strerror(code));
     }
@@ -126,14 +164,7 @@ int reader_raise(struct reader *r, uint64_t tag)
 /* Waits under the lock until there is a result, nothing to come, or the time is over. */
 static void wait_result(struct reader *r, int timeout_ms)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += timeout_ms / 1000;
-    until.tv_nsec += timeout_ms % 1000 * 1000000L;
-    if (until.tv_nsec >= 1000000000L) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000L;
-    }
+    struct timespec until = reader_moment_after(timeout_ms < 0 ? 0 : (uint64_t)timeout_ms * MS_NS);
     int code = 0;
     while (!read_queue_has_results(&r->queue) && r->queue.open > 0 && code == 0) {
         code = timeout_ms < 0 ? pthread_cond_wait(&r->finished, &r->lock) : pthread_cond_timedwait(&r->finished, &r->lock, &until);
@@ -155,5 +186,5 @@ int reader_refused(const struct reader *r, enum reader_part part) { return r->re
 
 const char *reader_name(const struct reader *r)
 {
-    return r->ops->names[!r->queue.options.direct ? 0 : r->refused[READER_DIRECT] == 0 ? 1 : 2];
+    return r->names[!r->queue.options.direct ? 0 : r->refused[READER_DIRECT] == 0 ? 1 : 2];
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Owns: the contract of reading ranges of files into buffers it is given: submit, then collect completions. Implemented by
- * reader_uring.c and, where io_uring is refused, reader_pread.c (threads). Must not know: tensors, experts, weights.
+ * reader_uring.c, reader_pread.c and reader_mmap.c. Must not know: tensors, experts, weights.
  * A reader never hides a failure and never allocates after create. It has threads of its own: reads go on
  * while the caller does something else. One thread submits, cancels and collects. */
 #ifndef SLUICE_IO_READER_H
@@ -10,16 +10,17 @@
 
 #include "common/error.h"
 #include "io/file.h"
+#include "src/base/clock.h"
 
 struct reader;
+struct settings;
 
+/* Where the system refuses a kind, pread takes over. */
 enum reader_kind {
-    READER_URING, /* pread where the system refuses io_uring */
-    READER_PREAD,
+    READER_URING,
+    READER_PREAD, /* threads */
+    READER_MMAP,  /* threads, by way of the page cache */
 };
-
-/* Of a value of --io: auto, uring, pread. */
-enum reader_kind reader_kind_of(const char *name);
 
 enum { READER_DEPTH_MAX = 256, READER_REQUESTS_MAX = 4096 };
 
@@ -31,7 +32,13 @@ struct reader_options {
     bool direct;       /* use O_DIRECT where the file allows; the unaligned edges go through an aligned bounce block */
     bool fresh;        /* requests read into memory that nobody has touched: its page faults are taken beside the caller */
     bool drop_behind;  /* buffered reads: drop the pages from the page cache afterwards */
+    bool apart;        /* small neighbours are not joined */
+    uint64_t limit;    /* bytes per second that chunks are read at, at most; 0: as fast as it goes */
+    struct clock clock; /* of the limit; zero: the system's */
 };
+
+/* As --io, --io-limit and --merge say; the caller adds the rest. */
+struct reader_options reader_options_of(const struct settings *s);
 
 /* Chunks of a lower priority are read while no higher one waits. */
 enum read_priority { READ_DEMAND, READ_PREDICTED, READ_BACKGROUND, READ_PRIORITIES };
@@ -76,7 +83,7 @@ int reader_collect(struct reader *r, struct read_result *ret, int timeout_ms);
 
 /* What the system may refuse; the reader does without, and the caller has to announce it. */
 enum reader_part {
-    READER_RING,   /* io_uring, at create: pread threads take over */
+    READER_KIND,   /* io_uring or mmap, at create: pread threads take over */
     READER_FILES,  /* registered files */
     READER_MEMORY, /* registered memory */
     READER_DIRECT, /* O_DIRECT at a read, which the open had allowed: buffered from then on. A file without direct_fd is read

@@ -18,6 +18,7 @@ enum {
     REGIONS = 1024,         /* of registered memory at most; other memory is read into by its address */
     REGION_BYTES = 1 << 30, /* the kernel takes no larger ones */
     BATCH = 32,             /* answers taken at once */
+    NS = 1000000000,
     PATIENCE_MS = 1000,     /* for a kernel that has no memory for a submission while nothing is in flight */
 };
 
@@ -191,11 +192,12 @@ static void hand_over(struct reader_uring *u)
     }
 }
 
-/* Keeps `depth` chunks in flight while there are so many. */
-static void fill(struct reader_uring *u)
+/* Keeps `depth` chunks in flight while there are so many. Nanoseconds until the limit lets the next one begin, or 0. */
+static uint64_t fill(struct reader_uring *u)
 {
     struct reader *base = &u->base;
-    for (struct read_flight *f; (f = read_queue_take(&base->queue, base->refused[READER_DIRECT] == 0)) != NULL;) {
+    uint64_t wait_ns;
+    for (struct read_flight *f; (f = read_queue_take(&base->queue, base->refused[READER_DIRECT] == 0, &wait_ns)) != NULL;) {
         uint32_t index = (uint32_t)(f - base->queue.flights);
         if (u->broken != 0) {
             read_queue_book(&base->queue, f, u->broken);
@@ -205,6 +207,7 @@ static void fill(struct reader_uring *u)
         prepare(u, index);
     }
     hand_over(u);
+    return wait_ns;
 }
 
 /* Takes the answers that are there; their number. */
@@ -221,13 +224,14 @@ static uint32_t reap(struct reader_uring *u)
 
 /* ---- the thread ---- */
 
-/* Sleeps, without the lock, until there is an answer or somebody rings. */
-static void sleep_until_woken(struct reader_uring *u)
+/* Sleeps, without the lock, until there is an answer or somebody rings; for `ns` at most, if not 0. */
+static void sleep_until_woken(struct reader_uring *u, uint64_t ns)
 {
+    struct timespec most = {.tv_sec = (time_t)(ns / NS), .tv_nsec = (long)(ns % NS)};
     struct pollfd events[] = {{.fd = u->bell, .events = POLLIN}, {.fd = u->ring.ring_fd, .events = POLLIN}};
     u->asleep = true;
     pthread_mutex_unlock(&u->base.lock);
-    poll(events, ARRAY_LEN(events), -1);
+    ppoll(events, ARRAY_LEN(events), ns > 0 ? &most : NULL, NULL);
     pthread_mutex_lock(&u->base.lock);
     u->asleep = false;
     if (events[0].revents != 0) {
@@ -241,16 +245,14 @@ static void *thread_main(void *arg)
     pthread_mutex_lock(&u->base.lock);
     for (;;) {
         reap(u);
-        if (!u->stop) {
-            fill(u);
-        }
+        uint64_t wait_ns = u->stop ? 0 : fill(u);
         if (read_queue_has_results(&u->base.queue)) {
             pthread_cond_signal(&u->base.finished);
         }
         if (u->stop && u->in_flight == 0) {
             break;
         }
-        sleep_until_woken(u);
+        sleep_until_woken(u, wait_ns);
     }
     pthread_mutex_unlock(&u->base.lock);
     return NULL;
@@ -310,8 +312,9 @@ static void uring_destroy(struct reader *base)
     free(u);
 }
 
+static const char *const uring_names[] = {"io_uring, buffered", "io_uring, O_DIRECT", "io_uring, buffered (O_DIRECT refused by the file system)"};
+
 static const struct reader_ops uring_ops = {
-    .names = {"io_uring, buffered", "io_uring, O_DIRECT", "io_uring, buffered (O_DIRECT refused by the file system)"},
     .wake = uring_wake,
     .register_memory = uring_register_memory,
     .destroy = uring_destroy,
@@ -387,6 +390,7 @@ int reader_uring_create(const struct reader_options *options, struct reader **re
         free(u);
         return code;
     }
+    u->base.names = uring_names;
     code = allocate(u, options, e);
     code = code < 0 ? code : open_ring(u);
     code = code != 0 ? code : start_thread(u, e);

@@ -42,9 +42,9 @@ struct settings {
     char *activations;       /* --activations: int8 f32 */
     char *isa;               /* --isa: auto scalar avx2 avx512 */
     char *numa;              /* --numa: auto on off, or numbers of nodes: "0,1" */
-    char *io;                /* --io: auto uring pread (mmap: not in this build) */
-    uint64_t io_limit;       /* --io-limit: bytes per second; 0 none (not in this build) */
-    char *merge;             /* --merge on off (not in this build) */
+    char *io;                /* --io: auto uring pread mmap */
+    uint64_t io_limit;       /* --io-limit: bytes per second; 0 none */
+    char *merge;             /* --merge on off */
     char *prefetch;          /* --prefetch: off auto (ghost, on: not in this build) */
     char *mtp;               /* --mtp: auto off on, or drafts per token: settings_drafts */
     char *gpu;               /* --gpu: auto none (N,N: not in this build) */

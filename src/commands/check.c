@@ -81,7 +81,7 @@ static struct scan scan_of(const struct tensor *t)
     return s;
 }
 
-static int pass_init(struct pass *p, const struct container *c, enum reader_kind io, const volatile int *cancel, struct error *e)
+static int pass_init(struct pass *p, const struct container *c, const struct settings *settings, const volatile int *cancel, struct error *e)
 {
     *p = (struct pass){ .c = c, .cancel = cancel, .clock = clock_system(), .progress = isatty(STDERR_FILENO) == 1 };
     size_t n = c->n_tensors;
@@ -98,7 +98,10 @@ static int pass_init(struct pass *p, const struct container *c, enum reader_kind
     }
     qsort_r(p->order, n, sizeof(*p->order), compare_places, (void *)(uintptr_t)c);
     int r = buffer_init(&p->buffer, NULL, PURPOSE_STAGING, (size_t)SLOTS * SLOT_BYTES, e);
-    const struct reader_options options = { .kind = io, .depth = SLOTS, .chunk = SLOT_BYTES, .direct = true, .drop_behind = true };
+    struct reader_options options = reader_options_of(settings);
+    options.depth = SLOTS;
+    options.chunk = SLOT_BYTES;
+    options.direct = options.drop_behind = true;
     if (r == 0) {
         r = reader_create(&options, &p->reader, e);
     }
@@ -248,7 +251,7 @@ static int check_model(const struct request *q, const volatile int *cancel, stru
     for (uint32_t i = 0; r == 0 && i < n; i++) {
         const struct container *c = w != NULL ? w->containers[i] : own;
         struct pass pass;
-        r = pass_init(&pass, c, reader_kind_of(q->settings.io), cancel, e);
+        r = pass_init(&pass, c, &q->settings, cancel, e);
         if (r == 0) {
             r = pass_run(&pass, e);
         }

@@ -167,7 +167,7 @@ void doctor_uring(struct findings *f)
         findings_add(f, FINDING_PROBLEM, "io_uring", "%s", e.text);
         return;
     }
-    int code = reader_refused(r, READER_RING);
+    int code = reader_refused(r, READER_KIND);
     reader_destroy(r);
     if (code == 0) {
         findings_add(f, FINDING_OK, "io_uring", "there; it reads the weights");

@@ -275,18 +275,19 @@ static int open_memory(struct engine *g, uint32_t threads, struct error *e)
     return 0;
 }
 
-/* io_uring is refused before anything is read; O_DIRECT when a file is opened, or not before it is read. */
+/* The kind of reads is refused before anything is read; O_DIRECT when a file is opened, or not before it is read. */
 static void announce_reader(struct engine *g, const struct reader *reader)
 {
+    bool mapped = strcmp(g->settings.io, "mmap") == 0;
     int code = reader_refused(reader, READER_DIRECT);
     const char *path = g->settings.model;
-    if (reader_refused(reader, READER_RING) != 0) {
-        engine_step_down(g, "io", "io_uring is refused (%s): reads by pread threads", strerror(reader_refused(reader, READER_RING)));
+    if (reader_refused(reader, READER_KIND) != 0) {
+        engine_step_down(g, "io", "%s is refused (%s): reads by pread threads", mapped ? "process_vm_readv" : "io_uring", strerror(reader_refused(reader, READER_KIND)));
     }
     if (reader_refused(reader, READER_FILES) != 0) {
         engine_step_down(g, "io files", "registering them with io_uring is refused (%s): reads by descriptor", strerror(reader_refused(reader, READER_FILES)));
     }
-    for (uint32_t i = 0; i < g->weights->n_containers; i++) {
+    for (uint32_t i = 0; i < g->weights->n_containers && !mapped; i++) { /* mapped files are not read by it */
         const struct file *f = &g->weights->containers[i]->files[0];
         if (f->direct_errno) {
             code = f->direct_errno;
@@ -327,7 +328,10 @@ static int open_blas(struct engine *g, const struct cpu_flags *flags, uint32_t t
 /* Threads that read are made before this one is pinned: they would stay on its core. */
 static int open_pool_and_weights(struct engine *g, const struct engine_hooks *hooks, const struct cpu_flags *flags, uint32_t threads, struct error *e)
 {
-    struct reader_options ro = {.kind = reader_kind_of(g->settings.io), .depth = READ_DEPTH, .chunk = READ_CHUNK, .direct = true, .fresh = true, .drop_behind = true};
+    struct reader_options ro = reader_options_of(&g->settings);
+    ro.depth = READ_DEPTH;
+    ro.chunk = READ_CHUNK;
+    ro.direct = ro.fresh = ro.drop_behind = true;
     struct reader *reader = NULL;
     int r = g->script ? 0 : reader_create(&ro, &reader, e);
     if (r == 0 && g->plan.staging_slots > 0) {

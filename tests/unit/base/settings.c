@@ -82,8 +82,8 @@ static void accepts(void **state)
         { "expert-ram", "12.5%" }, { "expert-ram", "128x" }, { "expert-ram", "1.5G" }, { "expert-vram", "0" },
         { "threads", "8" }, { "threads", "auto" }, { "ubatch", "8" }, { "ctx", "4096" }, { "ctx", "0" },
         { "cache-type-k", "q8_0" }, { "activations", "f32" }, { "isa", "scalar" }, { "numa", "off" }, { "numa", "on" }, { "numa", "0" },
-        { "numa", "0,2" }, { "numa", "distribute" }, { "numa", "isolate" }, { "numa", "numactl" }, { "io", "pread" }, { "io", "uring" },
-        { "io-limit", "none" }, { "io-limit", "0" }, { "merge", "off" }, { "prefetch", "off" }, { "mtp", "off" }, { "mtp", "on" }, { "mtp", "0" }, { "mtp", "8" },
+        { "numa", "0,2" }, { "numa", "distribute" }, { "numa", "isolate" }, { "numa", "numactl" }, { "io", "pread" }, { "io", "uring" }, { "io", "mmap" },
+        { "io-limit", "none" }, { "io-limit", "0" }, { "io-limit", "500M" }, { "merge", "off" }, { "merge", "on" }, { "prefetch", "off" }, { "mtp", "off" }, { "mtp", "on" }, { "mtp", "0" }, { "mtp", "8" },
         { "gpu", "none" }, { "bulk", "blas" }, { "reuse", "aligned" }, { "expert-groups", "off" },
         { "pre-tokenizer", "deepseek-v3" }, { "model", "/a b/c" }, { "machine", "m.json" },
     };
@@ -104,8 +104,7 @@ static void refuses(void **state)
 {
     struct settings *s = *state;
     static const char *const bad[][3] = {
-        { "io", "mmap", "--io mmap: not in this build; it takes auto|uring|pread" },
-        { "io", "floppy", "--io floppy: unknown value, expected auto|uring|pread" },
+        { "io", "floppy", "--io floppy: unknown value, expected auto|uring|pread|mmap" },
         { "io", "uring|pread", "unknown value" },
         { "io", "aut", "unknown value" },
         { "mtp", "yes", "unknown value" },
@@ -117,10 +116,11 @@ static void refuses(void **state)
         { "gpu", "0,1", "not in this build" },
         { "prefetch", "ghost", "not in this build" },
         { "prefetch", "on", "not in this build" },
-        { "merge", "on", "not in this build" },
+        { "merge", "yes", "--merge yes: unknown value, expected on|off" },
         { "numa", "interleave", "expected auto|on|off|N[,N]" },
         { "profile", "", "--profile : empty, expected FILE" },
-        { "io-limit", "1G", "--io-limit 1G: not in this build; it takes none" },
+        { "io-limit", "fast", "--io-limit fast: expected a size such as 24G or 512M, or none" },
+        { "io-limit", "-1", "expected a size" },
         { "vram", "24G", "not in this build" },
         { "vram", "0,1G", "not in this build" },
         { "vram", "0,0,0,0,0,0,0,0,0", "at most 8 GPUs" },

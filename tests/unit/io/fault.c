@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 struct fault {
@@ -46,6 +47,8 @@ void fault_submit(int n, int times, int error) { set(&submissions, n, times, err
 ssize_t __real_pread(int fd, void *data, size_t n, off_t offset);
 ssize_t __wrap_pread(int fd, void *data, size_t n, off_t offset);
 ssize_t __wrap_pread64(int fd, void *data, size_t n, off_t offset);
+ssize_t __real_process_vm_readv(pid_t pid, const struct iovec *here, unsigned long n_here, const struct iovec *there, unsigned long n_there, unsigned long flags);
+ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *here, unsigned long n_here, const struct iovec *there, unsigned long n_there, unsigned long flags);
 unsigned __real_io_uring_peek_batch_cqe(struct io_uring *ring, struct io_uring_cqe **cqes, unsigned count);
 unsigned __wrap_io_uring_peek_batch_cqe(struct io_uring *ring, struct io_uring_cqe **cqes, unsigned count);
 int __real_io_uring_submit(struct io_uring *ring);
@@ -60,20 +63,34 @@ static void wait_while_held(void)
     holding--;
 }
 
-ssize_t __wrap_pread(int fd, void *data, size_t n, off_t offset)
+/* Bytes of n that are to be read; 0 or -1: that is the answer. */
+static ssize_t left_of(size_t n)
 {
     wait_while_held();
     if (!falls_on(&reads)) {
-        return __real_pread(fd, data, n, offset);
+        return (ssize_t)n;
     }
     if (reads.kind == FAULT_END) {
         return 0;
     }
     if (reads.kind == FAULT_SHORT) {
-        return __real_pread(fd, data, n / 2 + n % 2, offset);
+        return (ssize_t)(n / 2 + n % 2);
     }
     errno = reads.kind;
     return -1;
+}
+
+ssize_t __wrap_pread(int fd, void *data, size_t n, off_t offset)
+{
+    ssize_t left = left_of(n);
+    return left > 0 ? __real_pread(fd, data, (size_t)left, offset) : left;
+}
+
+ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *here, unsigned long n_here, const struct iovec *there, unsigned long n_there, unsigned long flags)
+{
+    ssize_t left = left_of(here->iov_len);
+    const struct iovec to = {here->iov_base, (size_t)left}, from = {there->iov_base, (size_t)left};
+    return left > 0 ? __real_process_vm_readv(pid, &to, n_here, &from, n_there, flags) : left;
 }
 
 ssize_t __wrap_pread64(int fd, void *data, size_t n, off_t offset) { return __wrap_pread(fd, data, n, offset); }

@@ -4,13 +4,14 @@
 #define TESTS_UNIT_IO_FAULT_H
 
 /* From the n-th read from now on (1: the next), `times` of them fail with this errno; 0: none. With FAULT_SHORT as errno they
- * return half of what was asked (rounded up), with FAULT_END nothing. Counted are calls of pread and answers of io_uring. */
+ * return half of what was asked (rounded up), with FAULT_END nothing. Counted are calls of pread, copies out of mappings
+ * (process_vm_readv) and answers of io_uring. */
 enum { FAULT_SHORT = -1, FAULT_END = -2 };
 void fault_read(int n, int times, int error);
 int fault_count(void); /* faults that happened since */
 int fault_calls(void); /* reads since */
 
-/* Calls of pread wait until it is off again; io_uring's answers wait for reader_collect anyway. */
+/* Calls of pread and copies wait until it is off again; io_uring's answers wait for reader_collect anyway. */
 void fault_hold(int on);
 int fault_holding(void); /* calls that wait */
 

@@ -113,8 +113,8 @@ static void test_write_without_memory(void **state)
 static void test_reader_without_memory_or_threads(void **state)
 {
     (void)state;
-    for (int round = 0; round < 4; round++) {
-        struct reader_options options = {.kind = round / 2 == 0 ? READER_URING : READER_PREAD, .depth = 4, .chunk = 1 << 20, .direct = true};
+    for (int round = 0; round < 6; round++) {
+        struct reader_options options = {.kind = (enum reader_kind)(round / 2), .depth = 4, .chunk = 1 << 20, .direct = true};
         bool memory = round % 2 == 0;
         for (int n = 1;; n++) {
             struct reader *r = NULL;

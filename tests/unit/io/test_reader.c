@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns: tests of the reader contract, the same for io_uring and pread: bytes, edges, faults, priorities, order of life. */
+/* Owns: tests of the reader contract, the same for io_uring, pread and mmap: bytes, edges, faults, priorities, order of life. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,6 +19,7 @@ enum { FILE_BYTES = 3 * 1024 * 1024 + 777, GUARD = 64, TMPFS = 0x01021994 };
 
 struct fixture {
     enum reader_kind kind;
+    bool apart; /* of the next reader */
     char *folder;
     uint8_t *content; /* [FILE_BYTES] */
     struct file file;
@@ -43,6 +44,7 @@ static int setup(void **state, enum reader_kind kind)
 
 static int setup_uring(void **state) { return setup(state, READER_URING); }
 static int setup_pread(void **state) { return setup(state, READER_PREAD); }
+static int setup_mmap(void **state) { return setup(state, READER_MMAP); }
 
 static int teardown(void **state)
 {
@@ -62,12 +64,13 @@ static struct reader *create_with(const struct fixture *x, struct reader_options
     struct reader *r;
     struct error e = {0};
     o.kind = x->kind;
+    o.apart = x->apart;
     if (reader_create(&o, &r, &e) < 0) {
         fail_msg("%s", e.text);
     }
-    if (x->kind == READER_URING && reader_refused(r, READER_RING) != 0) {
+    if (reader_refused(r, READER_KIND) != 0) {
         reader_destroy(r);
-        skip(); /* this system has no io_uring */
+        skip(); /* this system does not have it */
     }
     return r;
 }
@@ -175,8 +178,11 @@ static void test_edges(void **state)
 static void test_options(void **state)
 {
     struct fixture *x = *state;
-    const char *name = x->kind == READER_URING ? "io_uring" : "pread";
-    char text[40];
+    static const char *const names[][2] = {
+        [READER_URING] = {"io_uring, buffered", "io_uring, O_DIRECT"},
+        [READER_PREAD] = {"pread, buffered", "pread, O_DIRECT"},
+        [READER_MMAP] = {"mmap", "mmap"},
+    };
     struct reader *r;
     struct error e = {0};
     assert_int_equal(reader_create(&(struct reader_options){.depth = 0, .chunk = 1}, &r, &e), ERROR_USAGE);
@@ -186,12 +192,10 @@ static void test_options(void **state)
     assert_int_equal(reader_create(&(struct reader_options){.depth = 8, .requests = 7, .chunk = 1}, &r, &e), ERROR_USAGE);
     check_error(&e, ERROR_USAGE, "requests 7", NULL);
     r = create(x, 1, 1, false);
-    snprintf(text, sizeof(text), "%s, buffered", name);
-    assert_string_equal(reader_name(r), text);
+    assert_string_equal(reader_name(r), names[x->kind][0]);
     reader_destroy(r);
     r = create(x, 256, 1, true);
-    snprintf(text, sizeof(text), "%s, O_DIRECT", name);
-    assert_string_equal(reader_name(r), text);
+    assert_string_equal(reader_name(r), names[x->kind][1]);
     reader_destroy(r);
 }
 
@@ -427,6 +431,9 @@ static void test_neighbours(void **state)
     assert_int_equal(reads, 3 + NEIGHBOURS);
     unsigned failed = read_neighbours(*state, 2, 2, &reads);
     assert_true(failed != 0 && (failed & (failed - 1)) == 0);
+    ((struct fixture *)*state)->apart = true;
+    assert_int_equal(read_neighbours(*state, 0, 0, &reads), 0);
+    assert_int_equal(reads, 2 + NEIGHBOURS);
 }
 
 /* Reads the file with progress; returns whether some came before the end. */
@@ -547,7 +554,7 @@ static void test_ring_refused(void **state)
     int code = reader_create(&(struct reader_options){.depth = 4, .chunk = 1 << 20, .direct = true}, &r, NULL);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
     assert_int_equal(code, 0);
-    assert_int_equal(reader_refused(r, READER_RING), EMFILE);
+    assert_int_equal(reader_refused(r, READER_KIND), EMFILE);
     assert_string_equal(reader_name(r), "pread, O_DIRECT");
     assert_int_equal(read_one(r, &x->file, 1, 64, data).status, 0);
     assert_memory_equal(data, x->content + 1, 64);
@@ -576,11 +583,12 @@ static void test_submission_refused(void **state)
 int main(void)
 {
 #define URING(test) {#test " (io_uring)", test, setup_uring, teardown, NULL}
-#define BOTH(test) {#test " (pread)", test, setup_pread, teardown, NULL}, URING(test)
+#define DIRECT(test) {#test " (pread)", test, setup_pread, teardown, NULL}, URING(test)
+#define ALL(test) {#test " (mmap)", test, setup_mmap, teardown, NULL}, DIRECT(test)
     const struct CMUnitTest tests[] = {
-        BOTH(test_bytes), BOTH(test_edges), BOTH(test_options), BOTH(test_destroy_in_flight), BOTH(test_device_error), BOTH(test_interrupted_and_short),
-        BOTH(test_direct_refused), BOTH(test_drop_behind), BOTH(test_priorities), BOTH(test_cancel), BOTH(test_neighbours), BOTH(test_progress),
-        BOTH(test_closed_descriptor), BOTH(test_reused_descriptors), BOTH(test_registered_memory), URING(test_ring_refused), URING(test_submission_refused),
+        ALL(test_bytes), ALL(test_edges), ALL(test_options), ALL(test_destroy_in_flight), ALL(test_device_error), ALL(test_interrupted_and_short),
+        DIRECT(test_direct_refused), ALL(test_drop_behind), ALL(test_priorities), ALL(test_cancel), ALL(test_neighbours), ALL(test_progress),
+        ALL(test_closed_descriptor), ALL(test_reused_descriptors), ALL(test_registered_memory), URING(test_ring_refused), URING(test_submission_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
