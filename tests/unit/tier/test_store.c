@@ -12,6 +12,7 @@
 
 #include <errno.h>
 
+#include "tests/unit/io/reader_faulty.h"
 #include "tests/unit/tier/fixture.h"
 
 static int begin(struct store *s, const struct expert_key *keys, uint32_t n, struct lease **ret, struct error *e)
@@ -146,25 +147,25 @@ static uint32_t below(struct streaming *t, uint32_t n)
     return (uint32_t)((uint64_t)t->random * n >> 32);
 }
 
-/* Requests that a loader and a store keep open at once. */
-static void open_streaming_reader(struct streaming *t)
-{
-    struct reader_options o = {.depth = 4, .requests = REQUESTS, .chunk = 1 << 20};
-    reader_destroy(t->f.reader);
-    assert_int_equal(reader_create(&o, &t->f.reader, NULL), 0);
-    t->f.loader.reader = t->f.reader;
-}
-
-static void open_store(struct streaming *t, uint64_t cached, uint32_t staging, uint32_t nodes)
+/* The reader of a loader and a store, which keep REQUESTS open at once. */
+static void open_store_with(struct streaming *t, struct reader *r, uint64_t cached, uint32_t staging, uint32_t nodes)
 {
     struct error e = {0};
+    reader_destroy(t->f.reader);
     t->f.loader.nodes = nodes;
-    open_streaming_reader(t);
+    t->f.loader.reader = t->f.reader = r;
     struct store_options o = {.cached = cached, .staging = staging, .reader = t->f.reader, .requests = REQUESTS};
     if (store_create(t->f.weights, &t->f.loader, &o, &t->f.counters, &t->store, &e) != 0) {
         fail_msg("%s", e.text);
     }
     assert_true(store_streams(t->store));
+}
+
+static void open_store(struct streaming *t, uint64_t cached, uint32_t staging, uint32_t nodes)
+{
+    struct reader *r;
+    assert_int_equal(reader_create(&(struct reader_options){.depth = 4, .requests = REQUESTS, .chunk = 1 << 20}, &r, NULL), 0);
+    open_store_with(t, r, cached, staging, nodes);
 }
 
 static void assert_expert(const struct fixture *f, const struct expert_view *v)
@@ -411,12 +412,50 @@ static void test_damaged_expert(void **state)
     close_copy(&t.f);
 }
 
+/* A read that fails costs the lease that asks for it; one that is late keeps nobody else waiting. */
+static void test_failed_and_late_reads(void **state)
+{
+    (void)state;
+    struct streaming t = {0};
+    open_model(&t.f, DEMO);
+    const struct weight_ref *down = &t.f.weights->layers[2].experts[10].down, *gate = &t.f.weights->layers[2].experts[11].gate;
+    const struct faulty_rule rules[] = {{FAULTY_FAIL, .file = down->file, .at = down->offset + 9, .status = -EIO, .times = 1},
+                                        {FAULTY_LATE, .file = gate->file, .at = gate->offset, .times = 1}};
+    const struct expert_key keys[] = {{2, 10}, {2, 11}, {2, 12}};
+    struct expert_view views[4];
+    struct reader *r;
+    struct lease *l;
+    struct error e = {0};
+    uint32_t n;
+    assert_int_equal(reader_faulty_create(&(struct reader_options){.depth = REQUESTS, .requests = REQUESTS}, rules, 2, &r, NULL), 0);
+    open_store_with(&t, r, 5, 4, 1);
+    assert_int_equal(begin(t.store, keys, 3, &l, &e), 0);
+    assert_int_equal(store_next(l, NULL, views, 4, &n, &e), -EIO);
+    assert_non_null(strstr(e.text, down->name));
+    assert_non_null(strstr(e.text, "layer 2, expert 10"));
+    store_end(l);
+    assert_int_equal(begin(t.store, keys, 2, &l, &e), 0);
+    assert_int_equal(store_next(l, NULL, views, 4, &n, &e), 0);
+    assert_int_equal(n, 1);
+    assert_int_equal(views[0].key.expert, 10);
+    assert_expert(&t.f, &views[0]);
+    reader_faulty_release(r);
+    assert_int_equal(store_next(l, NULL, views, 4, &n, &e), 0);
+    assert_int_equal(n, 1);
+    assert_int_equal(views[0].key.expert, 11);
+    assert_expert(&t.f, &views[0]);
+    store_end(l);
+    store_destroy(t.store);
+    close_model(&t.f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_store),          cmocka_unit_test(test_leases), cmocka_unit_test(test_any_part_stays), cmocka_unit_test(test_decisions_repeat),
         cmocka_unit_test(test_two_leases),     cmocka_unit_test(test_hints),  cmocka_unit_test(test_damaged_expert),
         cmocka_unit_test(test_heat_file),
+        cmocka_unit_test(test_failed_and_late_reads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
