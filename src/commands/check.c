@@ -14,23 +14,27 @@
 #include "src/base/clock.h"
 #include "src/commands/arguments.h"
 #include "src/commands/check_report.h"
+#include "src/commands/check_stored.h"
 #include "src/commands/commands.h"
 
 enum { SLOTS = 4, SLOT_BYTES = 4 << 20, POLL_MS = 200 };
 
 static const char help_text[] =
-    "usage: sluice check -m MODEL [--json] [--against FILE.json] [--mtp-from PATH]\n"
+    "usage: sluice check -m MODEL [--json] [--against FILE.json] [--write-fingerprints] [--mtp-from PATH]\n"
     "\n"
     "Reads a whole checkpoint and verifies it: all parts there and as long as their headers say, every tensor the model\n"
     "needs with its shape, no NaN or infinity in weights, block scales or FP8 codes. Prints a fingerprint (XXH3-64) of\n"
     "each tensor and of the whole, which does not depend on how the tensors are spread over files. --against compares\n"
-    "with an earlier --json output and names what changed.\n"
+    "with an earlier --json output and names what changed. --write-fingerprints keeps those of a good model beside it\n"
+    "(MODEL.gguf.sluice-xxh, FOLDER/model.sluice-xxh), one for each expert; check and every command that loads the model\n"
+    "compare with them from then on and name what is damaged.\n"
     "Exit status: 0 all good, 1 something is wrong, 2 usage, 130 interrupted.\n"
     "\n"
     "examples:\n"
     "  sluice check -m DeepSeek-V3-Q4_K_M-00001-of-00009.gguf\n"
     "  sluice check -m DeepSeek-V3/ --json > v3.check.json\n"
-    "  sluice check -m /mnt/copy/DeepSeek-V3/ --against v3.check.json\n";
+    "  sluice check -m /mnt/copy/DeepSeek-V3/ --against v3.check.json\n"
+    "  sluice check -m model.gguf --write-fingerprints\n";
 
 /* One read of whole blocks of one tensor. */
 struct chunk {
@@ -44,6 +48,7 @@ struct chunk {
 struct pass {
     const struct container *c;
     struct check_tensor *results; /* [n_tensors], index as in c */
+    uint64_t *parts;              /* of all results */
     size_t *order;                /* [n_tensors] by file, then offset */
     struct reader *reader;
     struct buffer buffer;         /* [SLOTS, SLOT_BYTES] */
@@ -51,7 +56,7 @@ struct pass {
     uint64_t submitted, consumed; /* chunks */
     size_t next_tensor;           /* where the next chunk comes from */
     uint64_t next_start;
-    XXH3_state_t *hash;
+    XXH3_state_t *hash, *part_hash;
     const volatile int *cancel;
     struct clock clock;
     uint64_t started_ns, shown_ns, read, total;
@@ -81,18 +86,32 @@ static struct scan scan_of(const struct tensor *t)
     return s;
 }
 
+static size_t count_parts(const struct container *c)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < c->n_tensors; i++) {
+        n += fingerprints_parts(c, &c->tensors[i]);
+    }
+    return n;
+}
+
 static int pass_init(struct pass *p, const struct container *c, const struct settings *settings, const volatile int *cancel, struct error *e)
 {
     *p = (struct pass){ .c = c, .cancel = cancel, .clock = clock_system(), .progress = isatty(STDERR_FILENO) == 1 };
     size_t n = c->n_tensors;
     p->results = calloc(n + 1, sizeof(*p->results));
     p->order = calloc(n + 1, sizeof(*p->order));
+    p->parts = calloc(count_parts(c) + 1, sizeof(*p->parts));
     p->hash = XXH3_createState();
-    if (p->results == NULL || p->order == NULL || p->hash == NULL) {
+    p->part_hash = XXH3_createState();
+    if (p->results == NULL || p->order == NULL || p->parts == NULL || p->hash == NULL || p->part_hash == NULL) {
         return error_nomem(e, "check tables", n * (sizeof(*p->results) + sizeof(*p->order)));
     }
+    uint64_t *parts = p->parts;
     for (size_t i = 0; i < n; i++) {
         p->order[i] = i;
+        p->results[i].parts = parts;
+        parts += fingerprints_parts(c, &c->tensors[i]);
         p->results[i].scan = scan_of(&c->tensors[i]);
         p->total += c->tensors[i].bytes;
     }
@@ -114,6 +133,8 @@ static void pass_deinit(struct pass *p)
     reader_destroy(p->reader);
     buffer_deinit(&p->buffer);
     XXH3_freeState(p->hash);
+    XXH3_freeState(p->part_hash);
+    free(p->parts);
     free(p->order);
     free(p->results);
 }
@@ -187,6 +208,23 @@ static int wait_for(struct pass *p, const struct chunk *slot, struct error *e)
     return 0;
 }
 
+/* Of a stack: a chunk ends and begins parts. */
+static void digest_parts(struct pass *p, const struct chunk *slot, const uint8_t *data)
+{
+    const struct tensor *t = &p->c->tensors[slot->tensor];
+    uint64_t size = t->bytes / fingerprints_parts(p->c, t), end = slot->start + slot->bytes;
+    for (uint64_t at = slot->start, stop; at < end; at = stop) {
+        stop = min_u64(end, (at / size + 1) * size);
+        if (at % size == 0) {
+            XXH3_64bits_reset(p->part_hash);
+        }
+        XXH3_64bits_update(p->part_hash, data + (at - slot->start), (size_t)(stop - at));
+        if (stop % size == 0) {
+            p->results[slot->tensor].parts[at / size] = XXH3_64bits_digest(p->part_hash);
+        }
+    }
+}
+
 static void digest(struct pass *p, const struct chunk *slot)
 {
     const struct tensor *t = &p->c->tensors[slot->tensor];
@@ -201,9 +239,15 @@ static void digest(struct pass *p, const struct chunk *slot)
         const uint8_t *data = slot_data(p, p->consumed);
         XXH3_64bits_update(p->hash, data, (size_t)slot->bytes);
         scan_bytes(&result->scan, data, (size_t)slot->bytes);
+        if (fingerprints_parts(p->c, t) > 1) {
+            digest_parts(p, slot, data);
+        }
     }
     if (slot->start + slot->bytes == t->bytes) {
         result->fingerprint = XXH3_64bits_digest(p->hash);
+        if (fingerprints_parts(p->c, t) == 1) {
+            result->parts[0] = result->fingerprint;
+        }
     }
     p->read += slot->bytes;
 }
@@ -229,7 +273,7 @@ static int pass_run(struct pass *p, struct error *e)
 
 struct request {
     struct settings settings;
-    bool json, help;
+    bool json, help, write;
     const char *against;
 };
 
@@ -257,6 +301,7 @@ static int check_model(const struct request *q, const volatile int *cancel, stru
         }
         if (r == 0) {
             check_add(&report, c, pass.results);
+            r = q->write ? check_stored_write(&report, c, pass.results, e) : check_stored_compare(&report, c, pass.results, e);
         }
         pass_deinit(&pass);
     }
@@ -272,7 +317,8 @@ static int check_model(const struct request *q, const volatile int *cancel, stru
 int command_check(int argc, char **argv, const volatile int *cancel)
 {
     struct request q = { 0 };
-    const struct argument own[] = { { "--json", &q.json, NULL }, { "--against", NULL, &q.against }, { 0 } };
+    const struct argument own[] = { { "--json", &q.json, NULL }, { "--against", NULL, &q.against },
+                                    { "--write-fingerprints", &q.write, NULL }, { 0 } };
     struct error e = { 0 };
     int r = settings_init(&q.settings, &e);
     if (r == 0) {

@@ -70,6 +70,7 @@ void check_report_deinit(struct check_report *r)
     json_decref(r->earlier);
     str_deinit(&r->tensors);
     str_deinit(&r->problems);
+    str_deinit(&r->stored);
     *r = (struct check_report){ 0 };
 }
 
@@ -177,6 +178,19 @@ void check_add(struct check_report *r, const struct container *c, const struct c
     }
 }
 
+void check_stored(struct check_report *r, const char *path, bool written)
+{
+    if (r->json) {
+        str_puts(&r->stored, r->stored.len > 0 ? ", {\"path\": " : "{\"path\": ");
+        str_json(&r->stored, path, strlen(path));
+        str_printf(&r->stored, ", \"written\": %s}", written ? "true" : "false");
+    } else {
+        str_printf(&r->stored, written ? "fingerprints written to %s\n" : "compared with %s\n", path);
+    }
+}
+
+static const char *text_of(const struct str *s) { return s->data != NULL ? s->data : ""; }
+
 int check_finish(struct check_report *r, struct error *e)
 {
     size_t n_earlier = json_object_size(r->earlier);
@@ -184,18 +198,18 @@ int check_finish(struct check_report *r, struct error *e)
         check_problem(r, "%zu tensors of the earlier report are not in this checkpoint", n_earlier - r->n_compared);
     }
     struct str out = { 0 };
-    const char *tensors = r->tensors.data != NULL ? r->tensors.data : "", *problems = r->problems.data != NULL ? r->problems.data : "";
-    out.failed = r->tensors.failed || r->problems.failed;
+    const char *tensors = text_of(&r->tensors), *problems = text_of(&r->problems), *stored = text_of(&r->stored);
+    out.failed = r->tensors.failed || r->problems.failed || r->stored.failed;
     if (r->json) {
         str_printf(&out, "{\"ok\": %s, \"fingerprint\": \"%016" PRIx64 "\", \"bytes\": %" PRIu64 ", \"problems\": [",
                    r->n_problems == 0 ? "true" : "false", r->whole, r->bytes);
-        str_puts(&out, problems);
-        str_puts(&out, "],\n\"tensors\": [");
+        str_printf(&out, "%s],\n\"stored\": [%s],\n\"tensors\": [", problems, stored);
         str_puts(&out, tensors);
         str_puts(&out, "]}\n");
     } else {
         str_puts(&out, tensors);
         str_printf(&out, "%016" PRIx64 " %12" PRIu64 "  the whole checkpoint, %u tensors\n", r->whole, r->bytes, r->n_tensors);
+        str_puts(&out, stored);
         str_puts(&out, r->n_problems > 0 ? problems : r->earlier != NULL ? "all good, as in the earlier report\n" : "all good\n");
     }
     int code = arguments_print(&out, e);

@@ -15,6 +15,7 @@
 struct check_tensor {
     struct scan scan;
     uint64_t fingerprint;
+    uint64_t *parts;  /* [fingerprints_parts] fingerprints of them */
     int read_status; /* 0, or why a read failed */
     uint64_t failed_at;
 };
@@ -26,6 +27,7 @@ struct check_report {
     uint32_t n_tensors, n_problems, n_compared;
     char first[1200];    /* the first problem */
     uint64_t bytes;
+    struct str stored;   /* JSON: files of fingerprints, and what was done with them */
     uint64_t whole;      /* folded fingerprint of all tensors so far, in the order of their names */
     void *earlier;       /* private: name -> fingerprint of an earlier report, or NULL */
 };
@@ -35,6 +37,9 @@ int check_report_init(struct check_report *r, bool json, const char *against, st
 void check_report_deinit(struct check_report *r);
 
 void check_problem(struct check_report *r, const char *fmt, ...) ATTR_PRINTF(2, 3);
+
+/* A file of fingerprints that was compared with or written. */
+void check_stored(struct check_report *r, const char *path, bool written);
 
 /* results: [c->n_tensors]. */
 void check_add(struct check_report *r, const struct container *c, const struct check_tensor *results);

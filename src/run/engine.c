@@ -301,17 +301,21 @@ static void announce_reader(struct engine *g, const struct reader *reader)
 
 static int open_weights(struct engine *g, const struct engine_hooks *hooks, struct reader *reader, struct error *e)
 {
-    struct loader loader = {.reader = reader, .account = &g->account, .nodes = g->nodes.parts, .node_os = g->nodes.bind ? g->nodes.use.node_os : NULL, .log = &g->log, .clock = g->clock, .cancel = g->cancel, .progress = hooks->progress, .progress_ctx = hooks->ctx};
+    int r = fingerprints_open(g->weights->containers, g->weights->n_containers, &g->fingerprints, e);
+    if (r < 0) {
+        return r;
+    }
+    struct loader loader = {.reader = reader, .account = &g->account, .nodes = g->nodes.parts, .node_os = g->nodes.bind ? g->nodes.use.node_os : NULL, .fingerprints = g->fingerprints, .log = &g->log, .clock = g->clock, .cancel = g->cancel, .progress = hooks->progress, .progress_ctx = hooks->ctx};
     uint64_t start = clock_now_ns(&g->clock);
     struct store_options so = {.cached = g->plan.expert_slots, .staging = (uint32_t)g->plan.staging_slots, .reader = g->expert_reader, .requests = EXPERT_REQUESTS};
     loader.total = weights_resident_bytes(g->weights) + (g->expert_reader == NULL ? weights_expert_bytes(g->weights) : 0) + weights_scale_bytes(g->weights);
-    int r = resident_create(g->weights, &loader, &g->resident, e);
+    r = resident_create(g->weights, &loader, &g->resident, e);
     r = r < 0 ? r : store_create(g->weights, &loader, &so, &g->counters, &g->store, e);
     announce_reader(g, reader);
     g->load_bytes = loader.done;
     g->load_seconds = clock_seconds_since(&g->clock, start);
     char text[24];
-    log_print(&g->log, LOG_INFO, "loaded %s in %.2f s: %.2f GB/s", format_bytes(text, g->load_bytes), g->load_seconds, 1e-9 * (double)g->load_bytes / (g->load_seconds > 0 ? g->load_seconds : 1));
+    log_print(&g->log, LOG_INFO, "loaded %s in %.2f s: %.2f GB/s%s", format_bytes(text, g->load_bytes), g->load_seconds, 1e-9 * (double)g->load_bytes / (g->load_seconds > 0 ? g->load_seconds : 1), g->fingerprints ? ", fingerprints checked" : "");
     return r < 0 ? r : engine_nodes_verify(g, e);
 }
 
@@ -470,6 +474,7 @@ void engine_close(struct engine *g)
     work_deinit(&g->work);
     pool_destroy(g->pool);
     tokenizer_close(g->tokenizer);
+    fingerprints_close(g->fingerprints);
     weights_close(g->weights);
     script_close(g->script);
     free(g->real_tokens);

@@ -53,6 +53,7 @@ struct engine {
     struct weights *weights;
     const struct shape *shape; /* of weights, or of the script */
     struct script *script;     /* scripted model: no weights, tokens from a file */
+    struct fingerprints *fingerprints; /* NULL: none beside the model */
     struct resident *resident;
     struct store *store;
     struct reader *expert_reader; /* of the experts that are read when they are used; NULL: all are in RAM */

@@ -13,11 +13,11 @@ enum { READS_MAX = EXPERT_PARTS * WEIGHT_NODES_MAX };
 
 static uint64_t tag_of(uint32_t slot, size_t read) { return (uint64_t)slot * READS_MAX + read; }
 
-int fetch_init(struct fetch *f, struct reader *reader, uint32_t requests, const struct expert_slots *slots, struct error *e)
+int fetch_init(struct fetch *f, struct reader *reader, uint32_t requests, const struct expert_slots *slots, const struct fingerprints *fingerprints, struct error *e)
 {
     size_t experts = (size_t)shape_all_layers(&slots->weights->shape) * slots->weights->shape.experts;
     assert(requests >= READS_MAX);
-    *f = (struct fetch){.reader = reader, .slots = slots, .most = requests};
+    *f = (struct fetch){.reader = reader, .slots = slots, .fingerprints = fingerprints, .most = requests};
     f->flights = calloc((size_t)slots->n + 1, sizeof(*f->flights));
     f->seen = calloc(ceil_div_u64(experts, 32) + 1, sizeof(*f->seen));
     return f->flights != NULL && f->seen != NULL ? 0 : error_nomem(e, "table of reads", slots->n * sizeof(*f->flights));
@@ -86,7 +86,8 @@ static int tell_failure(const struct fetch *f, const struct fetch_flight *x, uin
                      (unsigned long long)x->failed_at, why);
 }
 
-/* NaN codes end a session late and without a name, so the first arrival is checked as a load at open is. */
+/* NaN codes end a session late and without a name, so the first arrival is checked as a load at open is. So are damaged bytes, where
+ * there are fingerprints. */
 static int check(struct fetch *f, const struct fetch_flight *x, uint32_t slot, struct error *e)
 {
     uint32_t index = expert_slots_index(f->slots, x->key), bit = 1u << index % 32;
@@ -95,6 +96,11 @@ static int check(struct fetch *f, const struct fetch_flight *x, uint32_t slot, s
     int r = 0;
     for (size_t i = 0; i < n && r == 0; i++) {
         r = load_check_item(&items[i], e);
+    }
+    if (n > 0 && r == 0) {
+        struct weight_view part[EXPERT_PARTS];
+        expert_slots_view(f->slots, x->key, slot, part);
+        r = fingerprints_check_expert(f->fingerprints, &f->slots->weights->layers[x->key.layer].experts[x->key.expert], part, e);
     }
     f->seen[index / 32] |= r == 0 ? bit : 0;
     return r;

@@ -24,14 +24,15 @@ struct fetch_flight {
 struct fetch {
     struct reader *reader;             /* borrowed */
     const struct expert_slots *slots;  /* borrowed */
+    const struct fingerprints *fingerprints; /* borrowed, or NULL */
     struct fetch_flight *flights;      /* [slots->n] by slot */
     uint32_t *seen;                    /* [ceil(experts / 32)] bit mask: was checked */
     uint32_t under_way;                /* experts */
     uint32_t open, most;               /* reads not collected, and how many the reader takes */
 };
 
-/* `requests`: what the reader was created with. */
-int fetch_init(struct fetch *f, struct reader *reader, uint32_t requests, const struct expert_slots *slots, struct error *e);
+/* `requests`: what the reader was created with. `fingerprints`, or NULL: what arrives for the first time is compared with them. */
+int fetch_init(struct fetch *f, struct reader *reader, uint32_t requests, const struct expert_slots *slots, const struct fingerprints *fingerprints, struct error *e);
 
 /* Waits for what is under way. */
 void fetch_deinit(struct fetch *f);

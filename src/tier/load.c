@@ -75,7 +75,11 @@ static void fail(struct walk *w, int status)
     }
 }
 
-static bool cancelled(const struct loader *l) { return l->cancel != NULL && atomic_load(l->cancel) != 0; }
+int load_interrupted(const struct loader *l, struct error *e)
+{
+    bool cancelled = l->cancel != NULL && atomic_load(l->cancel) != 0;
+    return cancelled ? error_set(e, ERROR_INTERRUPTED, "interrupted while loading weights") : 0;
+}
 
 /* Bytes [0, n) of `code` are elements `first` on of a matrix of FP8 codes. */
 static int find_nan(const struct file *file, const char *name, uint32_t cols, uint64_t first, uint64_t offset, const unsigned char *code, uint64_t n, struct error *e)
@@ -176,8 +180,9 @@ static int read_extents(struct loader *l, struct extent *extents, size_t n, stru
     qsort(extents, n, sizeof(*extents), extent_order);
     struct walk w = {.loader = l, .extents = extents, .n = n, .e = e};
     while (w.in_flight > 0 || (w.status == 0 && w.next < n)) {
-        if (w.status == 0 && cancelled(l)) {
-            fail(&w, error_set(e, ERROR_INTERRUPTED, "interrupted while loading weights"));
+        int stop = w.status == 0 ? load_interrupted(l, e) : 0;
+        if (stop < 0) {
+            fail(&w, stop);
         }
         uint32_t before = LOAD_DEPTH;
         while (w.status == 0 && w.next < n && w.in_flight < LOAD_DEPTH && w.in_flight != before) {
@@ -305,6 +310,9 @@ int load_floats(struct loader *l, const struct load_floats_item *items, size_t n
         };
     }
     r = r < 0 ? r : read_extents(l, x, n, e);
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        r = fingerprints_check_bytes(l->fingerprints, x[i].file, x[i].offset, x[i].name, x[i].data, (size_t)x[i].bytes, e);
+    }
     free(x);
     for (size_t i = 0; r == 0 && i < n; i++) {
         enum float_kind kind = float_kind_of(&items[i]);

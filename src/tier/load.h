@@ -16,6 +16,7 @@
 #include "src/base/alloc.h"
 #include "src/base/clock.h"
 #include "src/model/names.h"
+#include "src/tier/fingerprints.h"
 
 enum {
     LOAD_PIECE = 4 << 20, /* one request */
@@ -27,6 +28,7 @@ struct loader {
     struct account *account;
     uint32_t nodes;     /* memory nodes that the rows of a matrix are spread over, at least 1 */
     const int *node_os; /* [nodes] their numbers, or NULL: memory is taken where the system gives it */
+    const struct fingerprints *fingerprints; /* what is loaded is checked against them; NULL: there are none */
     const struct log *log;
     struct clock clock;
     const atomic_int *cancel; /* ERROR_INTERRUPTED when it becomes non-zero */
@@ -58,11 +60,14 @@ struct load_floats_item {
 };
 
 /* Reads all of them together, as load_matrices does. NaN and Inf are refused by name, so are scales that are negative,
- * with tensor and block. */
+ * with tensor and block, so is what differs from the fingerprints (matrices are checked by who knows where their parts lie). */
 int load_floats(struct loader *l, const struct load_floats_item *items, size_t n, struct error *e);
 
 int load_vector(struct loader *l, const struct weight_ref *ref, float *out, struct error *e);
 int load_scales(struct loader *l, const struct weight_ref *ref, float *out, struct error *e);
+
+/* ERROR_INTERRUPTED when the cancel flag is set, else 0. */
+int load_interrupted(const struct loader *l, struct error *e);
 
 /* Number of FP8 scales of a matrix; 0 if it has none. */
 uint64_t load_scale_count(const struct weight_ref *ref);

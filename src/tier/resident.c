@@ -117,6 +117,21 @@ struct reads {
     size_t n_matrices, n_floats;
 };
 
+/* Vectors and scales are checked as they are loaded. */
+static int check_matrices(const struct slot_buffers *b, const struct layout *l, const struct loader *loader, struct error *e)
+{
+    int r = 0;
+    for (size_t i = 0; loader->fingerprints != NULL && r == 0 && i < l->n; i++) {
+        const struct entry *x = &l->entries[i];
+        r = load_interrupted(loader, e);
+        if (r == 0 && !role_is_vector(x->role)) {
+            struct weight_view v = slot_view(b, x->ref, &x->place);
+            r = fingerprints_check_matrix(loader->fingerprints, x->ref, &v, e);
+        }
+    }
+    return r;
+}
+
 static int read_all(struct resident *r, const struct layout *l, struct loader *loader, struct error *e)
 {
     const struct slot_buffers *b = r->storage;
@@ -137,6 +152,7 @@ static int read_all(struct resident *r, const struct layout *l, struct loader *l
     }
     ret = ret < 0 ? ret : load_floats(loader, reads.floats, reads.n_floats, e);
     ret = ret < 0 ? ret : load_matrices(loader, reads.matrices, reads.n_matrices, e);
+    ret = ret < 0 ? ret : check_matrices(b, l, loader, e);
     free(reads.matrices);
     free(reads.floats);
     return ret;

@@ -180,6 +180,23 @@ static void fill_expert(void *ctx, struct expert_key key, uint32_t index)
     }
 }
 
+/* All are there. */
+static int check_fingerprints(const struct store *s, const struct loader *loader, struct error *e)
+{
+    int r = 0;
+    for (uint32_t i = 0; loader->fingerprints != NULL && i < s->layers; i++) {
+        const struct expert_refs *x = s->weights->layers[i].experts;
+        for (uint32_t j = 0; x != NULL && r == 0 && j < s->experts; j++) {
+            struct expert_key key = {(uint16_t)i, (uint16_t)j};
+            struct weight_view part[EXPERT_PARTS];
+            expert_slots_view(&s->slots, key, expert_of(s, key)->slot, part);
+            r = load_interrupted(loader, e);
+            r = r < 0 ? r : fingerprints_check_expert(loader->fingerprints, &x[j], part, e);
+        }
+    }
+    return r;
+}
+
 /* Scales of all experts, and all experts if they stay. */
 static int read_at_create(struct store *s, uint64_t experts, struct loader *loader, struct error *e)
 {
@@ -190,6 +207,7 @@ static int read_at_create(struct store *s, uint64_t experts, struct loader *load
         for_each(s, fill_expert, &f);
         r = load_floats(loader, f.scales, f.n_scales, e);
         r = r < 0 ? r : load_matrices(loader, f.matrices, f.n_matrices, e);
+        r = r < 0 || !s->all ? r : check_fingerprints(s, loader, e);
     }
     free(f.matrices);
     free(f.scales);
@@ -206,7 +224,7 @@ static uint32_t moe_layers(const struct shape *s)
 }
 
 /* What experts need that come and go. */
-static int open_streaming(struct store *s, const struct store_options *o, struct error *e)
+static int open_streaming(struct store *s, const struct store_options *o, const struct fingerprints *fingerprints, struct error *e)
 {
     struct evict_options eo = {.policy = EVICT_ODDS, .slots = (uint32_t)o->cached, .layers = s->layers, .experts = s->experts, .cycle = s->cycle, .heat = &s->heat};
     for (uint32_t i = 0; i < s->slots.n; i++) {
@@ -214,7 +232,7 @@ static int open_streaming(struct store *s, const struct store_options *o, struct
     }
     s->reserve = (o->staging + 1) / 2;
     int r = evict_init(&s->evict, &eo, e);
-    return r < 0 ? r : fetch_init(&s->fetch, o->reader, o->requests, &s->slots, e);
+    return r < 0 ? r : fetch_init(&s->fetch, o->reader, o->requests, &s->slots, fingerprints, e);
 }
 
 int store_create(const struct weights *w, struct loader *loader, const struct store_options *o, struct counters *counters, struct store **ret, struct error *e)
@@ -235,7 +253,7 @@ int store_create(const struct weights *w, struct loader *loader, const struct st
     r = r < 0 ? r : allocate_tables(s, loader->account, e);
     s->cycle = max_u32(moe_layers(&w->shape), 1);
     r = r < 0 ? r : heat_init(&s->heat, s->layers, max_u32(s->experts, 1), HALF_LIFE_TOKENS * s->cycle, e);
-    r = r < 0 || s->all ? r : open_streaming(s, o, e);
+    r = r < 0 || s->all ? r : open_streaming(s, o, loader->fingerprints, e);
     r = r < 0 ? r : read_at_create(s, sizes.experts, loader, e);
     if (r < 0) {
         store_destroy(s);
