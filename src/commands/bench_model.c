@@ -153,18 +153,18 @@ static int open_rates(const struct engine *g, const volatile int *cancel, struct
 /* Where experts are read while the tests run, the drive is a ceiling like the memory. */
 static int measure_drive_of(const struct engine *g, double *ret, struct error *e)
 {
-    struct rate rate = {0};
+    struct drive_way found = {0};
     char why[160];
     const struct drive_options o = {.path = g->weights->containers[0]->files[0].path, .seconds = 1, .clock = g->clock, .cancel = g->cancel};
     *ret = 0;
     if (!store_streams(g->store)) {
         return 0;
     }
-    int r = probe_drive(&o, &rate, why, sizeof(why), e);
-    if (r == 0 && rate.samples == 0) {
+    int r = probe_drive(&o, &found, why, sizeof(why), e);
+    if (r == 0 && found.rate.samples == 0) {
         log_print(&g->log, LOG_WARN, "the rate of the drive is unknown: %s", why);
     }
-    *ret = rate.best;
+    *ret = found.rate.best;
     return r;
 }
 

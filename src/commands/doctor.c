@@ -17,7 +17,7 @@ static const char help_text[] =
     "usage: sluice doctor [-m MODEL] [--no-rates] [--json]\n"
     "\n"
     "What this machine offers, what is missing and what to do about it, one line each: \"ok\", \"note\" - it works, but could be\n"
-    "better - or \"problem\". Memory, arithmetic and, with -m, the drive of the model are measured, which takes 2 to 3 s.\n"
+    "better - or \"problem\". Memory, arithmetic and, with -m, the drive of the model are measured, which takes 2 to 5 s.\n"
     "\n"
     "flags:\n"
     "  -m, --model PATH        a model whose file system and drive matter\n"

@@ -18,6 +18,8 @@
 #include "src/run/probe.h"
 #include "src/run/probe_text.h"
 
+enum { NEAR_DEGREES = 5 };
+
 /* First line of a small file; false where there is none. */
 static bool read_line(const char *root, const char *path, char *out, size_t bytes)
 {
@@ -186,6 +188,23 @@ void doctor_gpu(const char *root, struct findings *f)
 
 /* ---- the model's drive ---- */
 
+static void drive_temperature(const char *root, const char *path, struct findings *f)
+{
+    double degrees, most;
+    if (!host_drive_temperature(root, path, &degrees, &most)) {
+        return;
+    }
+    bool hot = most > 0 && degrees > most - NEAR_DEGREES;
+    if (most > 0) {
+        findings_add(f, hot ? FINDING_NOTE : FINDING_OK, "drive temperature", "%.0f C; above %.0f C it slows down", degrees, most);
+    } else {
+        findings_add(f, FINDING_OK, "drive temperature", "%.0f C", degrees);
+    }
+    if (hot) {
+        findings_advise(f, "give the drive a heat sink or more air: reading a model keeps it busy for minutes");
+    }
+}
+
 void doctor_files(const char *root, const char *path, struct findings *f)
 {
     if (path == NULL) {
@@ -202,6 +221,7 @@ void doctor_files(const char *root, const char *path, struct findings *f)
     }
     host_drive(root, path, &drive);
     findings_add(f, FINDING_OK, "drive", "%s", drive.data != NULL ? drive.data : "unknown");
+    drive_temperature(root, path, f);
     if (file.direct_fd >= 0) {
         findings_add(f, FINDING_OK, "O_DIRECT", "works on this file system");
     } else {
@@ -222,6 +242,8 @@ void doctor_rates(const struct machine *m, const char *drive, struct findings *f
     }
     findings_add(f, FINDING_OK, "peaks", "int8 %.0f, bf16 %.0f, float32 %.0f GOP/s by %u threads", m->int8_gop_s, m->bf16_gop_s, m->fma_gop_s, m->rate_threads);
     if (drive != NULL && m->nvme_read_gb_s > 0) {
-        findings_add(f, FINDING_OK, "drive rate", "%.2f GB/s past the page cache", m->nvme_read_gb_s);
+        char chunk[24];
+        findings_add(f, FINDING_OK, "drive rate", "%.2f GB/s past the page cache; %u reads of %s in flight are enough for it", m->nvme_read_gb_s,
+                     m->nvme_depth, format_bytes(chunk, m->nvme_chunk));
     }
 }

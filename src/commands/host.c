@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/attr.h"
+#include "io/file.h"
 #include "sluice/sluice.h"
 #include "src/commands/build_version.h"
 #include "src/run/probe_text.h"
@@ -191,6 +192,53 @@ void host_drive(const char *root, const char *path, struct str *out)
     if (drive_text(root, device, "device/model", model, sizeof(model))) {
         str_printf(out, " (%s)", model);
     }
+}
+
+/* Thousandths of a degree in a file of a sensor's folder; 0: none. */
+static double read_degrees(const char *root, const char *folder, const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    char *text = probe_read(root, path);
+    double degrees = text != NULL ? strtod(text, NULL) / 1000 : 0;
+    free(text);
+    return degrees;
+}
+
+/* Sensors lie in hwmonN, with the drive's controller or, in older kernels, with its PCI device. */
+static bool read_sensor(const char *root, const char *parent, double *ret_degrees, double *ret_most)
+{
+    char folder[200];
+    char **names;
+    size_t n, i = 0;
+    snprintf(folder, sizeof(folder), "%s%s", root, parent);
+    if (file_list_folder(folder, "", &names, &n, NULL) < 0) {
+        return false;
+    }
+    while (i < n && (strncmp(names[i], "hwmon", 5) != 0 || names[i][5] == '\0')) {
+        i++;
+    }
+    bool found = i < n;
+    if (found) {
+        snprintf(folder, sizeof(folder), "%s/%.20s", parent, names[i]);
+        *ret_degrees = read_degrees(root, folder, "temp1_input");
+        *ret_most = read_degrees(root, folder, "temp1_max");
+    }
+    file_free_list(names, n);
+    return found && *ret_degrees > 0;
+}
+
+bool host_drive_temperature(const char *root, const char *path, double *ret_degrees, double *ret_most)
+{
+    static const char *const places[] = {"device", "../device", "device/device/hwmon", "../device/device/hwmon"};
+    struct stat st;
+    bool found = false;
+    for (size_t i = 0; i < ARRAY_LEN(places) && !found && stat(path, &st) == 0; i++) {
+        char parent[120];
+        snprintf(parent, sizeof(parent), "/sys/dev/block/%u:%u/%s", major(st.st_dev), minor(st.st_dev), places[i]);
+        found = read_sensor(root, parent, ret_degrees, ret_most);
+    }
+    return found;
 }
 
 /* ---- lines ---- */

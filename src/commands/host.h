@@ -4,6 +4,7 @@
 #ifndef SLUICE_COMMANDS_HOST_H
 #define SLUICE_COMMANDS_HOST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,6 +19,9 @@ void host_memory(const char *root, struct str *out);
 
 /* "ext4 on nvme0n1 (Samsung SSD 990 PRO)"; as much of it as can be found. `root` is put before /proc and /sys. */
 void host_drive(const char *root, const char *path, struct str *out);
+
+/* Degrees Celsius of the drive of a file and what it may reach (0: unknown); false where no sensor can be read. */
+bool host_drive_temperature(const char *root, const char *path, double *ret_degrees, double *ret_most);
 
 /* One line to paste beside figures. `threads` 0: several counts, not said. `path`: a file of the model, or NULL. */
 void host_line(const struct machine *m, const char *isa, uint32_t threads, const char *path, struct str *out);

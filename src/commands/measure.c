@@ -30,10 +30,12 @@ int measure_begin(const struct machine *m, const struct topology *t, uint32_t th
 static int measure_drive(const char *path, const volatile int *cancel, struct machine *m, struct error *e)
 {
     char why[160];
-    struct rate rate = {0};
-    const struct drive_options o = {.path = path, .seconds = 1, .clock = clock_system(), .cancel = flag_of(cancel)};
-    int r = probe_drive(&o, &rate, why, sizeof(why), e);
-    m->nvme_read_gb_s = 1e-9 * rate.best;
+    struct drive_way found = {0};
+    const struct drive_options o = {.path = path, .seconds = 2, .clock = clock_system(), .cancel = flag_of(cancel)};
+    int r = probe_drive(&o, &found, why, sizeof(why), e);
+    m->nvme_read_gb_s = 1e-9 * found.rate.best;
+    m->nvme_depth = found.depth;
+    m->nvme_chunk = found.chunk;
     return r;
 }
 

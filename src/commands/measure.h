@@ -6,7 +6,7 @@
 #include "src/run/probe_rates.h"
 
 /* Fills the rates of *m, whose facts are there already (probe_machine); `threads` 0: as many as a model would get. `drive`:
- * a large file on the drive to measure, or NULL. About 2 s, and 1 s for a drive. ERROR_DOES_NOT_FIT when memory is too
+ * a large file on the drive to measure, or NULL. About 2 s, and 2 s for a drive. ERROR_DOES_NOT_FIT when memory is too
  * short; the drive's rate stays 0 when it cannot be told. */
 int measure_machine(const char *drive, uint32_t threads, const volatile int *cancel, struct machine *m, struct error *e);
 

@@ -45,6 +45,8 @@ static const struct field {
     {"thread_bf16_gop_s", FIELD_REAL, offsetof(struct machine, thread_bf16_gop_s)},
     {"thread_int8_gop_s", FIELD_REAL, offsetof(struct machine, thread_int8_gop_s)},
     {"nvme_read_gb_s", FIELD_REAL, offsetof(struct machine, nvme_read_gb_s)},
+    {"nvme_depth", FIELD_COUNT, offsetof(struct machine, nvme_depth)},
+    {"nvme_chunk", FIELD_SIZE, offsetof(struct machine, nvme_chunk)},
 };
 
 const char *memory_limit_name(enum memory_limit l) { return (unsigned)l < LIMIT_COUNT ? limits[l].name : "no limit"; }
@@ -220,6 +222,9 @@ void machine_to_json(const struct machine *m, struct str *out)
     }
     if (m->rate_threads > 0) {
         str_printf(out, ", \"rate_threads\": %u", m->rate_threads);
+    }
+    if (m->nvme_depth > 0) {
+        str_printf(out, ", \"nvme_depth\": %u, \"nvme_chunk\": %llu", m->nvme_depth, (unsigned long long)m->nvme_chunk);
     }
     for (uint32_t i = 0; i < m->nodes_measured; i++) {
         str_printf(out, "%s%.17g", i == 0 ? ", \"node_read_gb_s\": [" : ", ", m->node_read_gb_s[i]);

@@ -35,6 +35,8 @@ struct machine {
     double fma_gop_s, bf16_gop_s, int8_gop_s;
     double thread_fma_gop_s, thread_bf16_gop_s, thread_int8_gop_s;
     double nvme_read_gb_s;
+    uint32_t nvme_depth;                  /* reads in flight, and bytes of each, that are enough for it */
+    uint64_t nvme_chunk;
 };
 
 int machine_from_json(const char *text, size_t len, const char *where, struct machine *ret, struct error *e);

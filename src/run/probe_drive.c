@@ -10,11 +10,18 @@
 #include "io/reader.h"
 #include "src/base/alloc.h"
 
-enum { SMALLEST_FILE = 64 << 20, SLICES = 3 }; /* samples of each way */
+enum {
+    SMALLEST_FILE = 64 << 20,
+    SLICES = 3, /* samples of each way */
+    DEPTHS = 4,
+    CHUNKS = 4,
+    WAYS = DEPTHS * CHUNKS,
+    LEAST_DEPTH = 8, /* each of the next is twice the one before */
+    LEAST_CHUNK = 256 << 10,
+    MOST_BYTES = (LEAST_DEPTH << (DEPTHS - 1)) * (LEAST_CHUNK << (CHUNKS - 1)),
+};
 
-static const struct way {
-    uint32_t depth, chunk;
-} ways[] = {{1, 4 << 20}, {4, 4 << 20}, {16, 1 << 20}, {16, 4 << 20}};
+#define ENOUGH 0.97
 
 struct drive {
     const struct drive_options *o;
@@ -24,7 +31,7 @@ struct drive {
     uint64_t next; /* offset of the next read: each way goes on where the last one stopped, around the end */
 };
 
-static int submit(struct drive *d, const struct way *w, uint64_t slot)
+static int submit(struct drive *d, const struct drive_way *w, uint64_t slot)
 {
     if (d->next + w->chunk > d->file.size) {
         d->next = 0;
@@ -36,7 +43,7 @@ static int submit(struct drive *d, const struct way *w, uint64_t slot)
 }
 
 /* Keeps `depth` reads in flight for `seconds`; *ret_bytes per second between the first and the last. */
-static int sample(struct drive *d, const struct way *w, double seconds, double *ret_rate, struct error *e)
+static int sample(struct drive *d, const struct drive_way *w, double seconds, double *ret_rate, struct error *e)
 {
     uint64_t start = clock_now_ns(&d->o->clock), bytes = 0;
     uint32_t open = 0;
@@ -66,26 +73,57 @@ static int sample(struct drive *d, const struct way *w, double seconds, double *
     return code < 0 && code != ERROR_INTERRUPTED ? error_set(e, code, "%s: %s while its drive was measured", d->o->path, strerror(-code)) : code;
 }
 
-static int measure_way(struct drive *d, const struct way *w, struct rate *ret, struct error *e)
+static int measure_way(struct drive *d, struct drive_way *w, struct error *e)
 {
     const struct reader_options o = {.depth = w->depth, .chunk = w->chunk, .direct = true};
     double samples[SLICES];
     int code = reader_create(&o, &d->reader, e);
     for (uint32_t i = 0; code == 0 && i < SLICES; i++) {
-        code = sample(d, w, d->o->seconds / (SLICES * ARRAY_LEN(ways)), &samples[i], e);
+        code = sample(d, w, d->o->seconds / (SLICES * WAYS), &samples[i], e);
     }
     if (code == 0 && reader_refused(d->reader, READER_DIRECT) == 0) {
-        *ret = rate_of(samples, SLICES);
+        w->rate = rate_of(samples, SLICES);
     }
     reader_destroy(d->reader);
     d->reader = NULL;
     return code;
 }
 
-int probe_drive(const struct drive_options *o, struct rate *ret, char *why, size_t why_bytes, struct error *e)
+const struct drive_way *drive_way_choose(const struct drive_way *ways, size_t n)
+{
+    double best = 0;
+    for (size_t i = 0; i < n; i++) {
+        best = ways[i].rate.best > best ? ways[i].rate.best : best;
+    }
+    size_t i = 0;
+    while (i + 1 < n && ways[i].rate.best < ENOUGH * best) {
+        i++;
+    }
+    return &ways[i];
+}
+
+static int measure_ways(struct drive *d, struct drive_way *ret, struct error *e)
+{
+    struct drive_way ways[WAYS] = {0};
+    int code = buffer_init(&d->buffer, NULL, PURPOSE_STAGING, MOST_BYTES, e);
+    for (uint32_t i = 0; code == 0 && i < WAYS; i++) {
+        ways[i].depth = LEAST_DEPTH << i / CHUNKS;
+        ways[i].chunk = (uint32_t)LEAST_CHUNK << i % CHUNKS;
+        code = measure_way(d, &ways[i], e);
+        ret->rate = ways[i].rate.best > ret->rate.best ? ways[i].rate : ret->rate;
+    }
+    if (code == 0 && ret->rate.best > 0) {
+        const struct drive_way *enough = drive_way_choose(ways, WAYS);
+        ret->depth = enough->depth;
+        ret->chunk = enough->chunk;
+    }
+    return code;
+}
+
+int probe_drive(const struct drive_options *o, struct drive_way *ret, char *why, size_t why_bytes, struct error *e)
 {
     struct drive d = {.o = o};
-    struct rate best = {0};
+    struct drive_way found = {0};
     int code = file_open(o->path, &d.file, e);
     if (code < 0) {
         return code;
@@ -96,20 +134,15 @@ int probe_drive(const struct drive_options *o, struct rate *ret, char *why, size
     } else if (d.file.direct_fd < 0) {
         snprintf(why, why_bytes, "O_DIRECT is refused (%s)", strerror(d.file.direct_errno));
     } else {
-        code = buffer_init(&d.buffer, NULL, PURPOSE_STAGING, (size_t)ways[ARRAY_LEN(ways) - 1].depth * ways[ARRAY_LEN(ways) - 1].chunk, e);
-        for (size_t i = 0; code == 0 && i < ARRAY_LEN(ways); i++) {
-            struct rate found = {0};
-            code = measure_way(&d, &ways[i], &found, e);
-            best = found.best > best.best ? found : best;
-        }
-        if (code == 0 && best.best == 0) {
+        code = measure_ways(&d, &found, e);
+        if (code == 0 && found.rate.best == 0) {
             snprintf(why, why_bytes, "O_DIRECT reads are refused");
         }
     }
     buffer_deinit(&d.buffer);
     file_close(&d.file);
     if (code == 0) {
-        *ret = best;
+        *ret = found;
     }
     return code;
 }

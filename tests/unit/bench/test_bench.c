@@ -3,14 +3,19 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 #include <jansson.h>
 
 #include "src/commands/bench_ceilings.h"
 #include "src/commands/bench_report.h"
+#include "src/commands/doctor_facts.h"
 #include "src/commands/findings.h"
 #include "src/commands/host.h"
 
@@ -232,9 +237,57 @@ static void test_memory_modules(void **state)
     }
 }
 
+static void write_text(const char *root, const char *folder, const char *name, const char *text)
+{
+    char path[400], command[500];
+    snprintf(command, sizeof(command), "mkdir -p '%s%s'", root, folder);
+    assert_int_equal(system(command), 0);
+    snprintf(path, sizeof(path), "%s%s/%s", root, folder, name);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+/* Folders as kernels have them, for the device that the test's own folder is on; a partition finds its drive one folder up. */
+static void test_drive_temperature(void **state)
+{
+    (void)state;
+    static const char *const places[] = {"/device/hwmon4", "/../device/hwmon0", "/device/device/hwmon/hwmon2"};
+    for (size_t i = 0; i < 3; i++) {
+        char root[] = "host-XXXXXX", folder[200], command[100];
+        double degrees = 0, most = 0;
+        struct stat st;
+        assert_non_null(mkdtemp(root));
+        assert_int_equal(stat(root, &st), 0);
+        assert_false(host_drive_temperature(root, root, &degrees, &most));
+        snprintf(folder, sizeof(folder), "/sys/dev/block/%u:%u", major(st.st_dev), minor(st.st_dev));
+        write_text(root, folder, "size", "1\n");
+        snprintf(folder, sizeof(folder), "/sys/dev/block/%u:%u%s", major(st.st_dev), minor(st.st_dev), places[i]);
+        write_text(root, folder, "temp1_input", "78850\n");
+        assert_true(host_drive_temperature(root, root, &degrees, &most));
+        assert_float_equal(degrees, 78.85, 1e-9);
+        assert_float_equal(most, 0, 0);
+        write_text(root, folder, "temp1_max", "81850\n");
+        struct findings f = {0};
+        char file[40];
+        snprintf(file, sizeof(file), "%s/model", root);
+        write_text(root, "", "model", "x");
+        doctor_files(root, file, &f);
+        struct str out = {0};
+        findings_text(&f, &out);
+        assert_non_null(strstr(out.data, "79 C; above 82 C it slows down"));
+        assert_non_null(strstr(out.data, "heat sink"));
+        str_deinit(&out);
+        snprintf(command, sizeof(command), "rm -r '%s'", root);
+        assert_int_equal(system(command), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_json), cmocka_unit_test(test_ceilings_around_a_repeat), cmocka_unit_test(test_text),
-                                       cmocka_unit_test(test_csv), cmocka_unit_test(test_findings), cmocka_unit_test(test_memory_modules)};
+                                       cmocka_unit_test(test_csv), cmocka_unit_test(test_findings), cmocka_unit_test(test_memory_modules),
+                                       cmocka_unit_test(test_drive_temperature)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -181,6 +181,24 @@ static void test_too_little_memory(void **state)
     free(b);
 }
 
+static void test_fewest_reads_in_flight(void **state)
+{
+    (void)state;
+    static const struct {
+        double rates[6];
+        size_t chosen;
+    } cases[] = {
+        {{1, 2, 3, 4, 5, 6}, 5}, {{5.81, 5.83, 6, 5.9, 6, 6}, 1}, {{6, 1, 1, 1, 1, 1}, 0}, {{0, 0, 0, 0, 0, 0}, 0}, {{1, 5.8, 5.82, 5.82, 6, 5}, 2},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct drive_way ways[6] = {0};
+        for (size_t k = 0; k < 6; k++) {
+            ways[k].rate.best = cases[i].rates[k];
+        }
+        assert_ptr_equal(drive_way_choose(ways, 6), &ways[cases[i].chosen]);
+    }
+}
+
 static void test_drive(void **state)
 {
     (void)state;
@@ -188,20 +206,22 @@ static void test_drive(void **state)
     atomic_int cancel = 0;
     char path[] = "rates-XXXXXX", why[160];
     struct drive_options o = {.path = path, .seconds = 1, .clock = {ticking, &now}, .cancel = &cancel};
-    struct rate got = {.best = 7};
+    struct drive_way got = {.rate.best = 7};
     struct error e = {0};
     int fd = mkstemp(path);
     assert_true(fd >= 0);
     assert_int_equal(ftruncate(fd, 1 << 20), 0);
     assert_int_equal(probe_drive(&o, &got, why, sizeof(why), &e), 0);
-    assert_float_equal(got.best, 0, 0);
+    assert_float_equal(got.rate.best, 0, 0);
     assert_non_null(strstr(why, "too small"));
 
     assert_int_equal(ftruncate(fd, 64 << 20), 0); /* holes: no drive is kept busy */
     assert_int_equal(probe_drive(&o, &got, why, sizeof(why), &e), 0);
-    assert_true(got.best > 0 || why[0] != '\0'); /* some file systems refuse O_DIRECT */
-    if (got.best > 0) {
-        assert_int_equal(got.samples, 3);
+    assert_true(got.rate.best > 0 || why[0] != '\0'); /* some file systems refuse O_DIRECT */
+    if (got.rate.best > 0) {
+        assert_int_equal(got.rate.samples, 3);
+        assert_in_range(got.depth, 8, 64);
+        assert_in_range(got.chunk, 256 << 10, 2 << 20);
         atomic_store(&cancel, 1);
         assert_int_equal(probe_drive(&o, &got, why, sizeof(why), &e), ERROR_INTERRUPTED);
     }
@@ -216,7 +236,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_samples),           cmocka_unit_test(test_each_worker_once),
         cmocka_unit_test(test_rates_of_a_known_clock), cmocka_unit_test(test_peaks_of_this_processor),
-        cmocka_unit_test(test_too_little_memory), cmocka_unit_test(test_drive),
+        cmocka_unit_test(test_too_little_memory), cmocka_unit_test(test_fewest_reads_in_flight),
+        cmocka_unit_test(test_drive),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
