@@ -155,6 +155,19 @@ def test_interrupted_in_every_phase():
             assert out == b""
 
 
+def test_replay():
+    """What misses is read, and counted as the simulator counts it."""
+    trace = os.path.join(cases.ROOT, "tests", "data", "trace", "demo.csv.gz")
+    rows = sluice_json("bench", "--replay", trace, "-m", DEMO, "-n", "6", "--cache", "20,25%", "--json")
+    assert [(r["policy"], r["slots"]) for r in rows] == [("no cache", 0)] + [(p, s) for s in (20, 80) for p in ("lru", "lfu", "odds", "lfu-ahead", "odds-ahead", "min")]
+    expert = 3 * 64 * 256 + 3 * 2 * 4  # codes, and 128 x 128 scales as float32
+    for r in rows:
+        assert r["tokens"] == 6 and r["uses"] == 6 * 5 * 6 and r["bytes"] == (r["uses"] - r["hits"]) * expert and r["seconds"] > 0, r
+    for flags, word in ((("--csv",), b"--csv"), (("--kernels",), b"--kernels"), (("--cache", "101%"), b"--cache")):
+        assert word in sluice("bench", "--replay", trace, "-m", DEMO, *flags, status=2).stderr
+    assert b"--replay" in sluice("bench", "-m", DEMO, "--cache", "10%", status=2).stderr
+
+
 def test_doctor():
     found = sluice_json("doctor", "-m", DEMO, "--no-rates", "--json")
     topics = {f["topic"] for f in found["findings"]}

@@ -64,7 +64,7 @@ class Replay:
         return visits[i] if i < len(visits) and (self.policy == "min" or visits[i] <= self.now + CYCLE) else None
 
     def worth(self, key):
-        if self.policy == "odds-ahead":
+        if self.policy in ("odds", "odds-ahead"):
             rate = self.heat(key) * self.per_use
             at, chance = self.chances.get(key, (0, 0))
             if at <= self.now:
@@ -101,7 +101,7 @@ class Replay:
         if leaving is None:
             return 0, 0
         a, b = self.worth(key), self.worth(leaving)
-        b = (b[0], b[1] * (1.2 if self.policy == "odds-ahead" else 1))
+        b = (b[0], b[1] * (1.2 if self.policy in ("odds", "odds-ahead") else 1))
         if self.policy != "lru" and a <= b:
             return 0, 0
         self.cache.remove(leaving)
@@ -147,7 +147,7 @@ def test_every_policy_is_that_of_the_slow_replay():
         assert abs(r["regret_points"] - 100 * (best[r["slots"]]["hits"] - hits) / uses) < 1e-3 and r["regret_points"] >= 0
         assert abs(sum(r["layer_hit_ratio"]) / CYCLE - r["hit_ratio"]) < 1e-5
         seen.add((r["policy"], r["slots"]))
-    assert seen == {(p, s) for p in ("lru", "lfu", "lfu-ahead", "odds-ahead", "exact-ahead", "min") for s in SIZES}
+    assert seen == {(p, s) for p in ("lru", "lfu", "odds", "lfu-ahead", "odds-ahead", "exact-ahead", "min") for s in SIZES}
 
 
 def test_half_life_and_shares():
@@ -187,7 +187,7 @@ def test_plain_files_and_files_without_predictions():
         assert simulate(*args, trace=plain(d))["results"] == simulate(*args)["results"]
         path = plain(d, "u.csv", without_shadow)
         names = [r["policy"] for r in simulate(*args, trace=path)["results"]]
-        assert names == ["lru", "lfu", "exact-ahead", "min"]
+        assert names == ["lru", "lfu", "odds", "exact-ahead", "min"]
         run = cases.sluice("trace", "simulate", path, "--policy", "odds-ahead", status=2)
         assert b"u.csv has no column shadow_ids" in run.stderr
 

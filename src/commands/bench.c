@@ -14,6 +14,7 @@
 static const char help_text[] =
     "usage: sluice bench -m MODEL [-p LIST] [-n LIST] [settings] [--json | --csv]\n"
     "       sluice bench --kernels [--isa NAME] [--type LIST] [--json]\n"
+    "       sluice bench --replay TRACE -m MODEL [--cache LIST] [-n TOKENS] [--json]\n"
     "\n"
     "Speed of prompts and of decoding, each beside what the machine can do at best: memory reads and multiply-adds are measured\n"
     "before and after every repeat, which is compared with these and no others; where the machine's memory is shared and drifts,\n"
@@ -36,6 +37,9 @@ static const char help_text[] =
     "kernels:\n"
     "  --kernels               operations instead of a model\n"
     "  --type LIST             weight formats, as q4_k,q8_0 [all]\n"
+    "replay:\n"
+    "  --replay TRACE          no products: what the tokens of a routing trace (docs/trace.md) miss is read from MODEL, for each policy\n"
+    "  --cache LIST            experts that stay in RAM, as shares of all or numbers [10%,30%,50%]\n"
     "Settings are those of `sluice run`: --ram, -ub, -c, -ctk, --isa, --numa, --bulk, ...\n"
     "Exit status: 0 done, 1 failed, 2 usage, 3 does not fit, 130 interrupted.\n"
     "\n"
@@ -43,7 +47,8 @@ static const char help_text[] =
     "  sluice synth --shape v3 --dense 1 --moe 2 --type q4_k --attn-type q8_0 -o v3.gguf && sluice bench -m v3.gguf\n"
     "  sluice bench -m model.gguf -p 512,2048 -n 128 -r 5 --json\n"
     "  sluice bench -m model.gguf -p 0 -n 64 --rows 1,2,4,8\n"
-    "  sluice bench --kernels --isa avx2 --type q4_k,q8_0\n";
+    "  sluice bench --kernels --isa avx2 --type q4_k,q8_0\n"
+    "  sluice bench --replay trace.csv.gz -m v3.gguf --cache 10%,30% -n 40\n";
 
 /* Increasing order is not asked for; a list as "512,2048". */
 static int read_list(const char *flag, const char *text, uint32_t most, struct bench_list *ret, struct error *e)
@@ -124,6 +129,12 @@ static int check(const struct bench_options *o, struct error *e)
     if (!o->kernels && o->types != NULL) {
         return error_set(e, ERROR_USAGE, "--type names formats for --kernels; a model has the formats of its file");
     }
+    if (o->replay != NULL && (o->kernels || o->csv)) {
+        return error_set(e, ERROR_USAGE, "--replay %s: is a test of its own; leave out %s", o->replay, o->kernels ? "--kernels" : "--csv");
+    }
+    if (o->replay == NULL && o->cache != NULL) {
+        return error_set(e, ERROR_USAGE, "--cache %s: belongs to --replay; --expert-ram says how many experts of a model stay", o->cache);
+    }
     if (!o->kernels && o->settings.model == NULL) {
         return error_set(e, ERROR_USAGE, "no model given: -m PATH; `sluice synth` makes one, `sluice bench --kernels` needs none; see `sluice bench --help`");
     }
@@ -136,12 +147,13 @@ static int parse(int argc, char **argv, struct bench_options *o, bool *ret_help,
         {"-p", "--n-prompt", &o->prompts, 1 << 24}, {"-n", "--n-gen", &o->generated, 1 << 24}, {"-d", "--n-depth", &o->depths, 1 << 24},
         {"--rows", "--rows", &o->rows, STEP_FEEDS_MAX}, {"-t", "--threads", &o->threads, 1024}};
     const char *texts[ARRAY_LEN(lists)] = {NULL}, *repeats = NULL;
-    struct argument own[2 * ARRAY_LEN(lists) + 9] = {
+    struct argument own[2 * ARRAY_LEN(lists) + 11] = {
         {"--json", &o->json, NULL},       {"--csv", &o->csv, NULL},    {"--no-warmup", &o->cold, NULL}, {"--quiet", &o->quiet, NULL},
-        {"--kernels", &o->kernels, NULL}, {"--type", NULL, &o->types}, {"-r", NULL, &repeats},          {"--repetitions", NULL, &repeats}};
+        {"--kernels", &o->kernels, NULL}, {"--type", NULL, &o->types}, {"-r", NULL, &repeats},          {"--repetitions", NULL, &repeats},
+        {"--replay", NULL, &o->replay},   {"--cache", NULL, &o->cache}};
     for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
-        own[8 + 2 * i] = (struct argument){lists[i].name, NULL, &texts[i]};
-        own[9 + 2 * i] = (struct argument){lists[i].alias, NULL, &texts[i]};
+        own[10 + 2 * i] = (struct argument){lists[i].name, NULL, &texts[i]};
+        own[11 + 2 * i] = (struct argument){lists[i].alias, NULL, &texts[i]};
     }
     int r = arguments_read_all(argc, argv, own, &o->settings, ret_help, e);
     if (r < 0 || *ret_help) {
@@ -150,6 +162,7 @@ static int parse(int argc, char **argv, struct bench_options *o, bool *ret_help,
     r = profiles_apply(&o->settings, e);
     r = r < 0 ? r : read_lists(o, texts, lists, ARRAY_LEN(lists), e);
     r = r < 0 || !o->kernels ? r : check_no_lists(o, texts, lists, ARRAY_LEN(lists), e);
+    o->generated_set = texts[1] != NULL;
     r = r < 0 ? r : read_repeats(repeats, &o->repeats, e);
     return r < 0 ? r : check(o, e);
 }
@@ -162,7 +175,7 @@ int command_bench(int argc, char **argv, const volatile int *cancel)
     int r = settings_init(&o.settings, &e);
     r = r < 0 ? r : parse(argc, argv, &o, &help, &e);
     if (r == 0) {
-        r = help ? (fputs(help_text, stdout), 0) : o.kernels ? bench_kernels(&o, cancel, &e) : bench_model(&o, cancel, &e);
+        r = help ? (fputs(help_text, stdout), 0) : o.kernels ? bench_kernels(&o, cancel, &e) : o.replay != NULL ? bench_replay(&o, cancel, &e) : bench_model(&o, cancel, &e);
     }
     settings_deinit(&o.settings);
     return arguments_finish("bench", r, &e);

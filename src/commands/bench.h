@@ -20,12 +20,14 @@ struct bench_options {
     struct bench_list prompts, generated, depths, rows, threads; /* -p, -n, -d, --rows, -t; no threads: the default */
     uint32_t repeats;
     bool json, csv, cold, quiet; /* cold: --no-warmup */
-    bool kernels;
+    bool kernels, generated_set; /* generated_set: -n was given */
+    const char *replay, *cache; /* --replay TRACE, --cache LIST; or NULL */
     const char *types; /* --type, or NULL: all */
 };
 
 /* Runs tests on a model, or operations alone; prints. 0 or a negative code. */
 int bench_model(struct bench_options *o, const volatile int *cancel, struct error *e);
+int bench_replay(const struct bench_options *o, const volatile int *cancel, struct error *e);
 int bench_kernels(const struct bench_options *o, const volatile int *cancel, struct error *e);
 
 #endif

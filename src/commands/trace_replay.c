@@ -2,14 +2,19 @@
 /* Owns: trace_replay.h: what is expected at which visit, and counting. Must not know: how results are shown. */
 #include "src/commands/trace_replay.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "common/intmath.h"
+#include "src/base/str.h"
 
 #include "src/tier/calibrate.h"
 
 const struct trace_policy trace_policies[] = {
     {"lru", "least recently used leaves, everything is let in", EVICT_LRU, AHEAD_NONE, 64},
     {"lfu", "popularity; what is not hotter than the coldest is not let in", EVICT_LFU, AHEAD_NONE, 64},
+    {"odds", "what the engine does without predictions: lfu, but who comes in is a fifth hotter", EVICT_ODDS, AHEAD_NONE, 64},
     {"lfu-ahead", "lfu, but what shadow_ids expects within one token stays", EVICT_LFU, AHEAD_SHADOW, 64},
     {"odds-ahead", "chance of use by shadow_ids weighed against popularity", EVICT_ODDS, AHEAD_SHADOW, 32},
     {"exact-ahead", "lfu-ahead with a prediction that is always right", EVICT_LFU, AHEAD_EXACT, 64},
@@ -124,7 +129,7 @@ static void count(const struct replay *p, size_t row, uint32_t layer, uint32_t m
     }
 }
 
-static void visit(struct replay *p, size_t row, uint32_t layer, struct replay_counts *c)
+static int visit(struct replay *p, size_t row, uint32_t layer, struct replay_counts *c, struct error *e)
 {
     const struct trace *t = p->trace;
     uint64_t now = row - p->start + 1;
@@ -143,6 +148,9 @@ static void visit(struct replay *p, size_t row, uint32_t layer, struct replay_co
     expect(p, row);
     evict_admit(&p->cache, p->missed, missed, p->answers);
     count(p, row, layer, missed, c);
+    const struct trace_row *r = &t->rows[row];
+    const struct replay_visit v = {r->window, r->position, p->keys, p->missed, t->used, missed};
+    return p->options->on_visit != NULL ? p->options->on_visit(p->options->ctx, &v, e) : 0;
 }
 
 static int play(struct replay *p, struct replay_counts *c, struct error *e)
@@ -159,7 +167,13 @@ static int play(struct replay *p, struct replay_counts *c, struct error *e)
             if (p->options->cancel != NULL && *p->options->cancel) {
                 return error_set(e, ERROR_INTERRUPTED, "interrupted");
             }
-            visit(p, row, (uint32_t)((row - p->start) % p->trace->n_layers), c);
+            if (p->options->tokens > 0 && row / p->trace->n_layers >= p->options->tokens) {
+                return 0;
+            }
+            int r = visit(p, row, (uint32_t)((row - p->start) % p->trace->n_layers), c, e);
+            if (r != 0) {
+                return r;
+            }
         }
     }
     return 0;
@@ -223,6 +237,15 @@ int trace_replay(const struct trace *t, const struct trace_policy *p, const stru
     return r;
 }
 
+const struct trace_policy *trace_policy_find(const char *name)
+{
+    const struct trace_policy *p = trace_policies;
+    while (p->name != NULL && strcmp(p->name, name) != 0) {
+        p++;
+    }
+    return p->name != NULL ? p : NULL;
+}
+
 uint64_t replay_tokens(const struct trace *t, uint32_t first_position)
 {
     uint64_t n = 0;
@@ -230,4 +253,44 @@ uint64_t replay_tokens(const struct trace *t, uint32_t first_position)
         n += t->rows[row].position >= first_position;
     }
     return n;
+}
+
+/* ---- numbers of slots ---- */
+
+/* "90" slots or "10%" of all experts, rounded to the nearest. */
+static bool parse_slots(char *word, uint64_t total, uint32_t *ret)
+{
+    size_t len = strlen(word);
+    double share;
+    uint64_t slots;
+    if (len > 0 && word[len - 1] == '%') {
+        word[len - 1] = '\0';
+        if (!parse_double(word, &share) || share < 0 || share > 100) {
+            return false;
+        }
+        slots = (uint64_t)(share / 100 * (double)total + 0.5);
+    } else if (!parse_u64(word, &slots) || slots > total) {
+        return false;
+    }
+    *ret = (uint32_t)slots;
+    return true;
+}
+
+int trace_parse_slots(const char *flag, const char *text, uint64_t total, uint32_t *slots, uint32_t most, uint32_t *ret_n, struct error *e)
+{
+    const char *at = text;
+    for (*ret_n = 0; *ret_n < most; at++) {
+        char word[32];
+        size_t len = strcspn(at, ",");
+        snprintf(word, sizeof(word), "%.*s", (int)min_u32((uint32_t)len, sizeof(word)), at);
+        if (len >= sizeof(word) || !parse_slots(word, total, &slots[*ret_n])) {
+            return error_set(e, ERROR_USAGE, "%s %.40s: expected slots from 0 to %llu, or shares from 0%% to 100%%, with commas between", flag, text, (unsigned long long)total);
+        }
+        ++*ret_n;
+        at += len;
+        if (*at == '\0') {
+            return 0;
+        }
+    }
+    return error_set(e, ERROR_USAGE, "%s: more than %u sizes", flag, most);
 }

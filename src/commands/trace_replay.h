@@ -26,11 +26,21 @@ struct trace_policy {
 /* Ends with a NULL name; the last is MIN. */
 extern const struct trace_policy trace_policies[];
 
+/* A visit after its decisions: keys [n]; missed [n_missed] of them, in their order. Not 0 ends the replay with that code. */
+struct replay_visit {
+    uint32_t window, position;
+    const struct expert_key *keys, *missed;
+    uint32_t n, n_missed;
+};
+
 struct replay_options {
     uint32_t experts;        /* per layer, at least trace->experts */
     uint32_t slots;
     uint32_t half_life;      /* tokens; 0: the policy's */
     uint32_t first_position; /* positions before it warm the cache and are not counted */
+    uint64_t tokens;         /* at most so many of the trace; 0: all */
+    int (*on_visit)(void *ctx, const struct replay_visit *v, struct error *e); /* may be NULL */
+    void *ctx;
     const volatile int *cancel;
 };
 
@@ -40,8 +50,14 @@ struct replay_counts {
     uint64_t layer_hits[TRACE_LAYERS]; /* [n_layers] */
 };
 
+/* By name; NULL: there is none. */
+const struct trace_policy *trace_policy_find(const char *name);
+
 /* Every window begins with an empty cache. ERROR_INTERRUPTED when cancelled. */
 int trace_replay(const struct trace *t, const struct trace_policy *p, const struct replay_options *o, struct replay_counts *ret, struct error *e);
+
+/* A list as "90,10%": slots, or shares of `total`. At most `most` numbers go to slots. ERROR_USAGE naming `flag`. */
+int trace_parse_slots(const char *flag, const char *text, uint64_t total, uint32_t *slots, uint32_t most, uint32_t *ret_n, struct error *e);
 
 /* Tokens that are counted. */
 uint64_t replay_tokens(const struct trace *t, uint32_t first_position);

@@ -24,45 +24,6 @@ struct sweep {
 
 /* ---- what is asked ---- */
 
-/* "90" slots or "10%" of all experts, rounded to the nearest. */
-static bool parse_slots(char *word, uint64_t total, uint32_t *ret)
-{
-    size_t len = strlen(word);
-    double share;
-    uint64_t slots;
-    if (len > 0 && word[len - 1] == '%') {
-        word[len - 1] = '\0';
-        if (!parse_double(word, &share) || share < 0 || share > 100) {
-            return false;
-        }
-        slots = (uint64_t)(share / 100 * (double)total + 0.5);
-    } else if (!parse_u64(word, &slots) || slots > total) {
-        return false;
-    }
-    *ret = (uint32_t)slots;
-    return true;
-}
-
-static int parse_sizes(struct sweep *s, struct error *e)
-{
-    const char *at = s->options->cache;
-    while (s->n_sizes < SIZES) {
-        char word[32];
-        size_t len = strcspn(at, ",");
-        snprintf(word, sizeof(word), "%.*s", (int)min_u32((uint32_t)len, sizeof(word)), at);
-        if (len >= sizeof(word) || !parse_slots(word, s->total, &s->slots[s->n_sizes])) {
-            return error_set(e, ERROR_USAGE, "--cache %.40s: expected slots from 0 to %llu, or shares from 0%% to 100%%, with commas between",
-                             s->options->cache, (unsigned long long)s->total);
-        }
-        s->n_sizes++;
-        if (at[len] == '\0') {
-            return 0;
-        }
-        at += len + 1;
-    }
-    return error_set(e, ERROR_USAGE, "--cache: more than %d sizes", SIZES);
-}
-
 static int choose_policies(struct sweep *s, struct error *e)
 {
     const char *asked = s->options->policy;
@@ -174,7 +135,7 @@ int trace_simulate(const struct trace *t, const struct trace_options *o, struct 
     s->options = o;
     s->total = (uint64_t)t->n_layers * o->experts;
     s->tokens = replay_tokens(t, o->first_position);
-    int r = parse_sizes(s, e);
+    int r = trace_parse_slots("--cache", o->cache, s->total, s->slots, SIZES, &s->n_sizes, e);
     r = r < 0 ? r : choose_policies(s, e);
     r = r < 0 ? r : sweep(s, e);
     if (r == 0) {
