@@ -122,6 +122,17 @@ def test_flag_environment_profile_default():
         assert rows and all(row["threads"] == 2 for row in rows), rows
 
 
+def test_experts_stream_as_a_profile_says():
+    """60 of 384 experts in RAM: the plan counts them, the engine reads the others, the tokens stay."""
+    with folder() as path:
+        file = write(path, "p.yaml", "name: p\nsettings: {expert-ram: 60x, ubatch: 8}\n")
+        assert plan("-m", cases.DEMO, "--profile", file)["expert_slots"] == 60
+        run = ("run", "-m", cases.DEMO, "--tokens", "0,2563,339", "-n", 8, "--temp", 0, "--json")
+        plain, streams = cases.sluice_json(*run, "-ub", 8), cases.sluice_json(*run, "--profile", file)
+        assert plain["tokens"] == streams["tokens"] and len(plain["tokens"]) == 8
+        assert streams["timings"]["bytes_per_token"]["nvme"] > 0 == plain["timings"]["bytes_per_token"]["nvme"], streams["timings"]
+
+
 def test_names_and_paths():
     with folder() as path:
         mine = os.path.join(path, "sluice", "profiles")

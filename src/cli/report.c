@@ -49,7 +49,8 @@ void report_timings(struct str *out, const struct sluice_engine *engine, const s
     field(out, "decode_s", t->decode_s);
     field(out, "prompt_tok_s", rate((double)t->prompt_n, t->prompt_s));
     field(out, "decode_tok_s", rate(t->decode_n, t->decode_s));
-    str_printf(out, "\"bytes_per_token\": {\"vram\": 0, \"ram\": %.0f, \"nvme\": 0}, ", bytes);
+    double drive = t->decode_n > 0 ? (double)t->decode_nvme / t->decode_n : 0;
+    str_printf(out, "\"bytes_per_token\": {\"vram\": 0, \"ram\": %.0f, \"nvme\": %.0f}, ", bytes, drive);
     field(out, "read_gb_s", rate(bytes * t->decode_n, t->decode_s) / 1e9);
     str_puts(out, "\"ceiling_gb_s\": null, \"ceiling_share\": null, \"cache\": {");
     for (int i = 0; i < 3; i++) {
