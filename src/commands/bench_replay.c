@@ -134,7 +134,11 @@ static int open_all(struct replayer *p, struct error *e)
 {
     const struct bench_options *o = p->options;
     struct bind_options bind = arguments_bind(&o->settings);
-    struct reader_options ro = {.kind = reader_kind_of(o->settings.io), .depth = DEPTH, .chunk = CHUNK, .requests = REQUESTS, .direct = true, .drop_behind = true};
+    struct reader_options ro = reader_options_of(&o->settings);
+    ro.depth = DEPTH;
+    ro.chunk = CHUNK;
+    ro.requests = REQUESTS;
+    ro.direct = ro.drop_behind = true;
     p->clock = clock_system();
     p->tokens = o->generated.n > 0 && o->generated_set ? o->generated.value[0] : TOKENS;
     int r = trace_read(o->replay, &p->trace, e);
@@ -144,7 +148,7 @@ static int open_all(struct replayer *p, struct error *e)
     r = r < 0 ? r : reader_create(&ro, &p->reader, e);
     const struct loader loader = {.reader = p->reader, .account = &p->account, .nodes = 1, .clock = p->clock};
     r = r < 0 ? r : expert_slots_init(&p->slots, p->weights, p->trace.used, &loader, e);
-    return r < 0 ? r : fetch_init(&p->fetch, p->reader, REQUESTS, &p->slots, e);
+    return r < 0 ? r : fetch_init(&p->fetch, p->reader, REQUESTS, &p->slots, NULL, e);
 }
 
 static void close_all(struct replayer *p)
