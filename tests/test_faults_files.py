@@ -447,6 +447,18 @@ def test_nan_in_dense_weights():
             assert run.stdout.strip() == b"" and b"error: " in run.stderr, (tensor, run)
 
 
+def test_nan_in_the_mtp_layer_costs_drafts_alone():
+    with folder() as path:
+        g = Gguf(gguf_path(MTP_FILE))
+        offset = g.tensor("blk.2.nextn.eh_proj.weight")[3]
+        g.data[offset:offset + 2] = struct.pack("<e", float("nan"))
+        file = g.save(os.path.join(path, "model.gguf"))
+        plain, drafted = (cases.sluice_json("run", "-m", file, "--tokens", "5,9,11", "-n", "12", "--temp", "0", "--ignore-eos", "--json", "--mtp", mtp) for mtp in ("off", "on"))
+        assert drafted["tokens"] == plain["tokens"] and drafted["timings"]["draft"] == {"drafted": 0, "accepted": 0}
+        said = [x["why"] for x in drafted["timings"]["steps_down"] if x["what"] == "mtp"]
+        assert len(said) == 1 and "no more drafts" in said[0] and "layer 2" in said[0], said
+
+
 # ---- what is no model ----
 
 def test_things_that_are_no_model():

@@ -133,7 +133,7 @@ static int check_header(const struct engine *g, const struct session_header *h, 
         return error_set(e, ERROR_FORMAT, "%s: session file of version %u, this build reads %d", path, h->version, SESSION_VERSION);
     }
     if (memcmp(h->fingerprint, g->fingerprint, sizeof(g->fingerprint)) != 0 || h->kv_type != (uint32_t)g->kv.layout.type || h->page_bytes != g->kv.page_bytes) {
-        return error_set(e, ERROR_FORMAT, "%s: saved by another model or KV type (its fingerprint is not %s); open it with the model and -ctk it was saved with", path, g->fingerprint);
+        return error_set(e, ERROR_FORMAT, "%s: saved by another model or KV type (its fingerprint is not %s); open it with the model, -ctk and MTP layer (--mtp off: none) it was saved with", path, g->fingerprint);
     }
     if (h->length > g->context) {
         return error_set(e, ERROR_FORMAT, "%s: holds %u positions, the context here is %u; start with a larger -c", path, h->length, g->context);
