@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: fuser.h. Bins are narrow near the score that is just chosen: the root of the distance, in units of its mean.
+ * Weights move by AdaGrad, one step a row. Must not know: who predicts. */
+#include "src/tier/fuser.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BINS = 32, TERMS = FUSER_INPUTS + 1 /* and a constant */ };
+
+static const double SMOOTH = 4;   /* rows' worth of "no difference" in every table of bins */
+static const double RATE = 0.05;  /* of AdaGrad: the first step of a weight */
+
+/* Experts seen in each bin: not chosen, chosen. */
+struct bins {
+    double seen[BINS][2], all[2];
+};
+
+struct regression {
+    double weight[TERMS], square[TERMS]; /* square: sum of squared gradients */
+};
+
+struct fuser {
+    struct fuser_options o;
+    struct bins *bins;             /* [layers][inputs][classes] */
+    double (*spread)[2];           /* [layers][inputs]: sum of distances, how many */
+    struct regression *regression; /* [layers][stages] */
+    uint8_t *bin;                  /* [inputs][experts] of the last row */
+    double *likelihood;            /* [inputs][experts] of the last row: logs of ratios */
+    double *chance;                /* [stages][experts] of the last row */
+    float *sorted;                 /* [used + 1] */
+    bool *chosen;                  /* [experts] */
+};
+
+static struct bins *bins_at(const struct fuser *f, uint32_t layer, uint32_t input, uint32_t class)
+{
+    return &f->bins[((size_t)layer * f->o.inputs + input) * FUSER_CLASSES + class];
+}
+
+static void start(struct fuser *f)
+{
+    double rate = (double)f->o.used / f->o.experts;
+    for (size_t i = 0; i < (size_t)f->o.layers * f->o.stages; i++) {
+        uint32_t n = 0;
+        for (uint32_t k = 0; k < f->o.inputs; k++) {
+            n += f->o.reads[i % f->o.stages] >> k & 1;
+        }
+        for (uint32_t k = 0; k < f->o.inputs; k++) { /* inputs say much the same: together they count as one and a half */
+            f->regression[i].weight[k] = f->o.reads[i % f->o.stages] >> k & 1 ? 1.5 / n : 0;
+        }
+        f->regression[i].weight[f->o.inputs] = log(rate / (1 - rate));
+    }
+}
+
+int fuser_create(const struct fuser_options *o, struct fuser **ret, struct error *e)
+{
+    assert(o->used > 0 && o->used < o->experts && o->inputs <= FUSER_INPUTS && o->stages <= FUSER_STAGES);
+    struct fuser *f = calloc(1, sizeof(*f));
+    if (f == NULL) {
+        return error_nomem(e, "fuser", sizeof(*f));
+    }
+    size_t pairs = (size_t)o->layers * o->inputs;
+    f->o = *o;
+    f->bins = calloc(pairs * FUSER_CLASSES, sizeof(*f->bins));
+    f->spread = calloc(pairs, sizeof(*f->spread));
+    f->regression = calloc((size_t)o->layers * o->stages, sizeof(*f->regression));
+    f->bin = calloc((size_t)o->inputs * o->experts, sizeof(*f->bin));
+    f->likelihood = calloc((size_t)o->inputs * o->experts, sizeof(*f->likelihood));
+    f->chance = calloc((size_t)o->stages * o->experts, sizeof(*f->chance));
+    f->sorted = calloc(o->used + 1u, sizeof(*f->sorted));
+    f->chosen = calloc(o->experts, sizeof(*f->chosen));
+    if (!f->bins || !f->spread || !f->regression || !f->bin || !f->likelihood || !f->chance || !f->sorted || !f->chosen) {
+        fuser_destroy(f);
+        return error_nomem(e, "fuser", pairs * FUSER_CLASSES * sizeof(*f->bins));
+    }
+    start(f);
+    *ret = f;
+    return 0;
+}
+
+void fuser_destroy(struct fuser *f)
+{
+    if (f == NULL) {
+        return;
+    }
+    free(f->bins);
+    free(f->spread);
+    free(f->regression);
+    free(f->bin);
+    free(f->likelihood);
+    free(f->chance);
+    free(f->sorted);
+    free(f->chosen);
+    free(f);
+}
+
+/* Half way between the last score that would be chosen and the next. */
+static float threshold(const struct fuser *f, const float *scores)
+{
+    uint32_t n = 0, most = f->o.used + 1;
+    for (uint32_t x = 0; x < f->o.experts; x++) {
+        if (n == most && scores[x] <= f->sorted[most - 1]) {
+            continue;
+        }
+        uint32_t at = n < most ? n++ : most - 1;
+        for (; at > 0 && f->sorted[at - 1] < scores[x]; at--) {
+            f->sorted[at] = f->sorted[at - 1];
+        }
+        f->sorted[at] = scores[x];
+    }
+    return (f->sorted[most - 2] + f->sorted[most - 1]) / 2;
+}
+
+static uint8_t bin_of(double distance, double mean)
+{
+    double t = mean > 0 ? sqrt(fabs(distance) / mean) * (BINS / 4) : 0;
+    int step = t < BINS / 2 - 1 ? (int)t : BINS / 2 - 1;
+    return (uint8_t)(distance > 0 ? BINS / 2 + step : BINS / 2 - 1 - step);
+}
+
+/* Log of how much likelier a chosen expert lies in each bin than another one. */
+static void bins_say(const struct fuser *f, const struct bins *b, double ret[BINS])
+{
+    double none = SMOOTH * (f->o.experts - f->o.used), some = SMOOTH * f->o.used;
+    for (uint32_t i = 0; i < BINS; i++) {
+        double chosen = (b->seen[i][1] + some / BINS) / (b->all[1] + some);
+        double other = (b->seen[i][0] + none / BINS) / (b->all[0] + none);
+        ret[i] = log(chosen / other);
+    }
+}
+
+/* Bins of an input and what they say. */
+static void read_input(struct fuser *f, uint32_t layer, uint32_t input, const struct fuser_row *row)
+{
+    const float *scores = row->scores[input];
+    double *likelihood = f->likelihood + (size_t)input * f->o.experts;
+    uint8_t *bin = f->bin + (size_t)input * f->o.experts;
+    if (scores == NULL) {
+        memset(likelihood, 0, f->o.experts * sizeof(*likelihood));
+        return;
+    }
+    double says[BINS], *spread = f->spread[(size_t)layer * f->o.inputs + input], at = (double)threshold(f, scores);
+    for (uint32_t x = 0; x < f->o.experts; x++) {
+        spread[0] += fabs((double)scores[x] - at);
+    }
+    spread[1] += f->o.experts;
+    bins_say(f, bins_at(f, layer, input, row->class[input]), says);
+    for (uint32_t x = 0; x < f->o.experts; x++) {
+        bin[x] = bin_of((double)scores[x] - at, spread[0] / spread[1]);
+        likelihood[x] = says[bin[x]];
+    }
+}
+
+void fuser_chances(struct fuser *f, uint32_t layer, const struct fuser_row *row, float *ret)
+{
+    uint32_t n = f->o.experts;
+    for (uint32_t i = 0; i < f->o.inputs; i++) {
+        read_input(f, layer, i, row);
+    }
+    for (uint32_t s = 0; s < f->o.stages; s++) {
+        const double *w = f->regression[(size_t)layer * f->o.stages + s].weight;
+        for (uint32_t x = 0; x < n; x++) {
+            double odds = w[f->o.inputs];
+            for (uint32_t i = 0; i < f->o.inputs; i++) {
+                odds += w[i] * f->likelihood[(size_t)i * n + x];
+            }
+            f->chance[(size_t)s * n + x] = 1 / (1 + exp(-odds));
+            ret[(size_t)s * n + x] = (float)f->chance[(size_t)s * n + x];
+        }
+    }
+}
+
+static void learn_weights(struct fuser *f, struct regression *r, const double *chance, uint32_t reads)
+{
+    uint32_t n = f->o.experts;
+    for (uint32_t i = 0; i <= f->o.inputs; i++) {
+        double gradient = 0;
+        if (i < f->o.inputs && !(reads >> i & 1)) {
+            continue;
+        }
+        for (uint32_t x = 0; x < n; x++) {
+            gradient += (chance[x] - f->chosen[x]) * (i < f->o.inputs ? f->likelihood[(size_t)i * n + x] : 1);
+        }
+        r->square[i] += gradient * gradient;
+        r->weight[i] -= r->square[i] > 0 ? RATE * gradient / sqrt(r->square[i]) : 0;
+    }
+}
+
+void fuser_learn(struct fuser *f, uint32_t layer, const struct fuser_row *row, const int32_t *ids)
+{
+    uint32_t n = f->o.experts;
+    memset(f->chosen, 0, n * sizeof(*f->chosen));
+    for (uint32_t k = 0; k < f->o.used; k++) {
+        f->chosen[ids[k]] = true;
+    }
+    for (uint32_t s = 0; s < f->o.stages; s++) {
+        learn_weights(f, &f->regression[(size_t)layer * f->o.stages + s], f->chance + (size_t)s * n, f->o.reads[s]);
+    }
+    for (uint32_t i = 0; i < f->o.inputs; i++) {
+        struct bins *b = bins_at(f, layer, i, row->class[i]);
+        for (uint32_t x = 0; row->scores[i] != NULL && x < n; x++) {
+            b->seen[f->bin[(size_t)i * n + x]][f->chosen[x]]++;
+            b->all[f->chosen[x]]++;
+        }
+    }
+}

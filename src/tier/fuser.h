@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: one calibrated chance from several predictors' scores, learned from what was chosen, per layer and stage (a lead: which
+ * inputs are there by then). Every input is read as the log of how much likelier a chosen expert has such a score than another
+ * one - by bins of its distance from the score that would just be chosen - and a logistic regression weighs the inputs. The
+ * same calls give the same numbers. Must not know: who predicts, what is decided by it. */
+#ifndef SLUICE_TIER_FUSER_H
+#define SLUICE_TIER_FUSER_H
+
+#include <stdint.h>
+
+#include "common/error.h"
+
+enum { FUSER_INPUTS = 16, FUSER_STAGES = 8, FUSER_CLASSES = 4 };
+
+struct fuser_options {
+    uint32_t layers, experts, used; /* used < experts */
+    uint32_t inputs, stages;
+    uint32_t reads[FUSER_STAGES];   /* bit i: the stage reads input i */
+};
+
+/* What is known of a row. */
+struct fuser_row {
+    const float *scores[FUSER_INPUTS]; /* [experts] each; NULL: says nothing of this row */
+    uint32_t class[FUSER_INPUTS];      /* below FUSER_CLASSES: rows of different trust, learned apart */
+};
+
+struct fuser;
+
+/* Until outcomes are seen every expert has the same chance. */
+int fuser_create(const struct fuser_options *o, struct fuser **ret, struct error *e);
+void fuser_destroy(struct fuser *f); /* accepts NULL */
+
+/* Chances [stages][experts] of being chosen by this layer. */
+void fuser_chances(struct fuser *f, uint32_t layer, const struct fuser_row *row, float *ret);
+
+/* The row of the last fuser_chances chose these ids [used]. */
+void fuser_learn(struct fuser *f, uint32_t layer, const struct fuser_row *row, const int32_t *ids);
+
+#endif

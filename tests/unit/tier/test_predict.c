@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Predictors: recall, token table and fuser against counts made by hand; the file of what was learned, whole and damaged. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/exact.h"
+#include "src/tier/fuser.h"
+#include "src/tier/learned.h"
+#include "src/tier/predict.h"
+#include "src/tier/recall.h"
+#include "src/tier/token_table.h"
+
+/* ---- recall ---- */
+
+static void test_recall_counts_ranks(void **state)
+{
+    (void)state;
+    struct recall r;
+    struct error e = {0};
+    /* Ranks: expert 3 first, 0 and 5 equal (0 before 5), then 1, 2, 4. */
+    const float scores[6] = {0.5f, 0.3f, 0.2f, 0.9f, 0.1f, 0.5f};
+    assert_int_equal(recall_init(&r, 2, 1, 6, 2, &e), 0);
+    assert_true(r.budget[0] == 2 && r.budget[1] == 3 && r.budget[2] == 4);
+    recall_count(&r, 1, 0, scores, (const int32_t[]){3, 5}, (const float[]){3, 1}); /* ranks 0 and 2 */
+    const struct recall_cell *c = recall_at(&r, 1, 0);
+    assert_true(c->rows == 1 && c->hits[0] == 1 && c->hits[1] == 2 && c->hits[2] == 2);
+    assert_float_equal(recall_plain(&r, c, 0), 0.5, 1e-12);
+    assert_float_equal(recall_weighted(c, 0), 0.75, 1e-12);
+    assert_float_equal(recall_precision(&r, c, 1), 2.0 / 3, 1e-12);
+    recall_count(&r, 1, 0, scores, (const int32_t[]){2, 4}, (const float[]){1, 1}); /* ranks 4 and 5 */
+    assert_float_equal(recall_plain(&r, c, 2), 0.5, 1e-12);
+    assert_true(recall_at(&r, 0, 0)->rows == 0);
+    recall_deinit(&r);
+}
+
+static void test_recall_budgets_end_at_all_experts(void **state)
+{
+    (void)state;
+    struct recall r;
+    struct error e = {0};
+    assert_int_equal(recall_init(&r, 1, 1, 4, 3, &e), 0);
+    assert_true(r.budget[0] == 3 && r.budget[1] == 4 && r.budget[2] == 4); /* 1.5 times 3 is 5 */
+    recall_deinit(&r);
+}
+
+/* ---- token table ---- */
+
+static void test_token_table_has_the_shares(void **state)
+{
+    (void)state;
+    enum { VOCAB = 50, LAYERS = 3, EXPERTS = 8, USES = 40000 };
+    static uint32_t uses[VOCAB][LAYERS][EXPERTS], all[VOCAB][LAYERS];
+    struct token_counts c = {0};
+    struct token_table t;
+    struct error e = {0};
+    uint64_t rng = 1;
+    for (uint32_t i = 0; i < USES; i++) {
+        rng = rng * 6364136223846793005u + 1442695040888963407u;
+        uint32_t token = (uint32_t)(rng >> 40) % (VOCAB - 1), layer = (uint32_t)(rng >> 34) % LAYERS, expert = (uint32_t)(rng >> 37) % EXPERTS;
+        uses[token][layer][expert]++;
+        all[token][layer]++;
+        assert_int_equal(token_counts_add(&c, token, (struct expert_key){(uint16_t)layer, (uint16_t)expert}, &e), 0);
+    }
+    assert_true(c.room < USES); /* equal ones are joined */
+    assert_int_equal(token_table_make(&t, VOCAB, LAYERS, &c, &e), 0);
+    for (uint32_t token = 0; token < VOCAB; token++) {
+        for (uint32_t layer = 0; layer < LAYERS; layer++) {
+            float got[EXPERTS] = {0};
+            token_table_add_shares(&t, token, layer, got);
+            for (uint32_t x = 0; x < EXPERTS; x++) {
+                float expected = all[token][layer] > 0 ? (float)uses[token][layer][x] / (float)all[token][layer] : 0; /* the last token is never seen */
+                assert_float_equal(got[x], expected, 0);
+            }
+        }
+    }
+    token_table_deinit(&t);
+    token_counts_deinit(&c);
+}
+
+/* ---- fuser ---- */
+
+enum { N = 32, USED = 4 };
+
+static float uniform(uint64_t *rng)
+{
+    *rng = *rng * 6364136223846793005u + 1442695040888963407u;
+    return (float)(*rng >> 40) / (float)(1 << 24);
+}
+
+/* One row: the chosen ones are the best of a hidden score; inputs see it with noise. */
+static void make_row(uint64_t *rng, const float noise[3], float scores[3][N], int32_t ids[USED])
+{
+    float hidden[N];
+    uint32_t n = 0;
+    for (uint32_t x = 0; x < N; x++) {
+        hidden[x] = uniform(rng);
+        for (uint32_t i = 0; i < 3; i++) {
+            scores[i][x] = hidden[x] + noise[i] * (uniform(rng) + uniform(rng) - 1);
+        }
+    }
+    for (uint32_t x = 0; x < N; x++) {
+        uint32_t better = 0;
+        for (uint32_t y = 0; y < N; y++) {
+            better += hidden[y] > hidden[x] || (hidden[y] == hidden[x] && y < x);
+        }
+        if (better < USED) {
+            ids[n++] = (int32_t)x;
+        }
+    }
+}
+
+static void test_fuser_beats_its_inputs_and_is_calibrated(void **state)
+{
+    (void)state;
+    const float noise[3] = {0.2f, 0.25f, 10}; /* two views of the truth, one of nothing */
+    struct fuser *f = NULL;
+    struct error e = {0};
+    struct recall r;
+    float scores[3][N], chances[2][N];
+    int32_t ids[USED];
+    uint64_t rng = 7;
+    double said = 0, was = 0;
+    const float weights[USED] = {1, 1, 1, 1};
+    const struct fuser_options o = {.layers = 1, .experts = N, .used = USED, .inputs = 3, .stages = 2, .reads = {5, 7}};
+    assert_int_equal(fuser_create(&o, &f, &e), 0);
+    assert_int_equal(recall_init(&r, 5, 1, N, USED, &e), 0);
+    for (uint32_t row = 0; row < 6000; row++) {
+        make_row(&rng, noise, scores, ids);
+        const struct fuser_row in = {.scores = {scores[0], scores[1], scores[2]}};
+        fuser_chances(f, 0, &in, chances[0]);
+        for (uint32_t i = 0; row >= 2000 && i < 3; i++) {
+            recall_count(&r, i, 0, scores[i], ids, weights);
+        }
+        for (uint32_t s = 0; row >= 2000 && s < 2; s++) {
+            recall_count(&r, 3 + s, 0, chances[s], ids, weights);
+        }
+        for (uint32_t x = 0, k = 0; row >= 2000 && x < N; x++) {
+            bool is = k < USED && (uint32_t)ids[k] == x;
+            k += is;
+            if (chances[1][x] > 0.4f && chances[1][x] < 0.6f) {
+                said += (double)chances[1][x];
+                was += is;
+            }
+        }
+        fuser_learn(f, 0, &in, ids);
+    }
+    double got[5];
+    for (uint32_t i = 0; i < 5; i++) {
+        got[i] = recall_plain(&r, recall_at(&r, i, 0), 0);
+    }
+    assert_true(got[0] > got[1] && got[1] > got[2] + 0.2);
+    assert_true(got[3] > got[0] - 0.02); /* noise beside it does no harm */
+    assert_true(got[4] > got[0] + 0.03); /* a second view helps */
+    assert_true(was > 500 && fabs(said / was - 1) < 0.1);
+    recall_deinit(&r);
+    fuser_destroy(f);
+}
+
+static void test_fuser_knows_nothing_at_first(void **state)
+{
+    (void)state;
+    struct fuser *f = NULL;
+    struct error e = {0};
+    float chances[N], scores[N];
+    const struct fuser_options o = {.layers = 2, .experts = N, .used = USED, .inputs = 1, .stages = 1, .reads = {1}};
+    const struct fuser_row nothing = {0}, some = {.scores = {scores}};
+    assert_int_equal(fuser_create(&o, &f, &e), 0);
+    for (uint32_t x = 0; x < N; x++) {
+        scores[x] = (float)x;
+    }
+    fuser_chances(f, 1, &some, chances);
+    assert_float_equal(chances[0], (float)USED / N, 1e-6);
+    assert_float_equal(chances[N - 1], (float)USED / N, 1e-6);
+    fuser_learn(f, 1, &some, (const int32_t[]){28, 29, 30, 31});
+    fuser_chances(f, 1, &nothing, chances);
+    assert_float_equal(chances[0], chances[N - 1], 0);
+    fuser_destroy(f);
+}
+
+/* ---- what was learned ---- */
+
+static const struct learned_shape shape = {.fingerprint = "0123456789abcdef0123456789abcdef", .vocab = 7, .layers = 3, .experts = 8, .first_layer = 1, .inputs = 4};
+
+static void make_learned(struct learned *l)
+{
+    struct token_counts c = {0};
+    struct error e = {0};
+    assert_int_equal(learned_init(l, &shape, &e), 0);
+    for (uint32_t i = 0; i < shape.layers * shape.experts; i++) {
+        l->popularity[i] = (float)i;
+    }
+    for (uint32_t i = 0; i < LEARNED_PROBES * learned_probe_rows(&shape) * shape.inputs; i++) {
+        l->probe_weight[i] = float_to_half((float)i / 16);
+    }
+    for (uint32_t i = 0; i < LEARNED_PROBES * learned_probe_rows(&shape); i++) {
+        l->probe_bias[i] = (float)i / 3;
+    }
+    for (uint16_t k = 0; k < 5; k++) {
+        assert_int_equal(token_counts_add(&c, 3u + k % 2, (struct expert_key){2, (uint16_t)(k + 1)}, &e), 0);
+    }
+    assert_int_equal(token_table_make(&l->table, shape.vocab, shape.layers, &c, &e), 0);
+    token_counts_deinit(&c);
+}
+
+static void refuse(const char *path, const struct learned_shape *s, const char *text)
+{
+    struct learned l;
+    struct error e = {0};
+    assert_true(learned_read(&l, s, path, &e) < 0);
+    if (strstr(e.text, text) == NULL || strstr(e.text, path) == NULL) {
+        fail_msg("\"%s\" without \"%s\"", e.text, text);
+    }
+}
+
+static void test_learned_file(void **state)
+{
+    (void)state;
+    struct learned l, got;
+    struct error e = {0};
+    char path[] = "learned-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    make_learned(&l);
+    assert_int_equal(learned_write(&l, path, &e), 0);
+    assert_int_equal(learned_read(&got, &shape, path, &e), 0);
+    size_t rows = LEARNED_PROBES * learned_probe_rows(&shape);
+    assert_memory_equal(got.popularity, l.popularity, shape.layers * shape.experts * sizeof(float));
+    assert_memory_equal(got.probe_weight, l.probe_weight, rows * shape.inputs * sizeof(uint16_t));
+    assert_memory_equal(got.probe_bias, l.probe_bias, rows * sizeof(float));
+    float share[8] = {0};
+    token_table_add_shares(&got.table, 4, 2, share); /* experts 2 and 4 */
+    assert_true(share[2] == 0.5f && share[4] == 0.5f && share[1] == 0);
+    learned_deinit(&got);
+
+    struct learned_shape other = shape;
+    other.fingerprint[0] = 'f';
+    refuse(path, &other, "another model");
+    other = shape;
+    other.experts = 16;
+    refuse(path, &other, "popularity");
+    other = shape;
+    other.inputs = 6;
+    refuse(path, &other, "probe.weight");
+    l.table.begin[1] = 3;
+    assert_int_equal(learned_write(&l, path, &e), 0);
+    refuse(path, &shape, "table.begin does not rise");
+    l.table.begin[1] = 0;
+    l.table.expert[0] = 8;
+    assert_int_equal(learned_write(&l, path, &e), 0);
+    refuse(path, &shape, "an expert that is not there");
+    l.table.expert[0] = 1;
+    l.popularity[5] = NAN;
+    assert_int_equal(learned_write(&l, path, &e), 0);
+    refuse(path, &shape, "popularity holds");
+    assert_int_equal(truncate(path, 700), 0);
+    refuse(path, &shape, "the file is cut");
+    unlink(path);
+    refuse(path, &shape, "No such file");
+    close(fd);
+    learned_deinit(&l);
+}
+
+/* ---- all together ---- */
+
+/* One layer of 8 experts in 4 groups of 2 of which 2 are used; texts alternate between two sets of experts. */
+static void test_predict_counts_what_was_known_before(void **state)
+{
+    (void)state;
+    struct predict *p = NULL;
+    struct error e = {0};
+    const struct predict_options o = {.layers = 1, .experts = 8, .used = 2, .groups = 4, .groups_used = 2, .first_position = 1};
+    const int32_t sets[2][2] = {{0, 1}, {6, 7}};
+    const float weights[2] = {1, 1};
+    assert_int_equal(predict_create(&o, &p, &e), 0);
+    predict_begin(p);
+    for (uint32_t i = 0; i < 100; i++) {
+        float scores[8] = {0};
+        scores[sets[i % 2][0]] = scores[sets[i % 2][1]] = 1; /* this one is always right */
+        predict_scores(p, PREDICT_GATE, 0, i, scores);
+        predict_route(p, 0, i, sets[i % 2], weights);
+        predict_token(p, i, 5);
+    }
+    const struct recall *r = predict_recall(p);
+    assert_true(recall_at(r, PREDICT_GATE, 0)->rows == 99);
+    assert_float_equal(recall_plain(r, recall_at(r, PREDICT_GATE, 0), 0), 1, 0);
+    assert_float_equal(recall_plain(r, recall_at(r, PREDICT_PREVIOUS, 0), 0), 0, 0); /* always the other set */
+    assert_true(recall_plain(r, recall_at(r, PREDICT_PREVIOUS, 0), 2) > 0.95);      /* popularity decides the rest */
+    assert_true(recall_at(r, PREDICT_TABLE, 0)->rows == 0 && recall_at(r, PREDICT_SHADOW, 0)->rows == 0);
+    assert_true(recall_plain(r, recall_at(r, PREDICTORS + LEAD_LAYER, 0), 0) > 0.95);
+    const struct predict_calibration *c = predict_calibration(p, LEAD_LAYER);
+    uint64_t n = 0, used = 0;
+    for (uint32_t i = 0; i < PREDICT_BINS; i++) {
+        n += c->n[i];
+        used += c->used[i];
+    }
+    assert_true(n == 99 * 8 && used == 99 * 2);
+    predict_destroy(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_recall_counts_ranks),
+        cmocka_unit_test(test_recall_budgets_end_at_all_experts),
+        cmocka_unit_test(test_token_table_has_the_shares),
+        cmocka_unit_test(test_fuser_beats_its_inputs_and_is_calibrated),
+        cmocka_unit_test(test_fuser_knows_nothing_at_first),
+        cmocka_unit_test(test_learned_file),
+        cmocka_unit_test(test_predict_counts_what_was_known_before),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
