@@ -13,6 +13,7 @@ struct batch_row {
     struct session *session;
     uint32_t position;
     bool keep_kv; /* the cached row of this position is already there and stays (session_refresh) */
+    bool shadow;  /* a guess at the position after the row before: computes only experts of that row, no hook sees it */
 };
 
 /* Rows [begin, end) of a batch. All exact rows of a step are one span; every bulk chunk is one. */

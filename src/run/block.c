@@ -6,6 +6,7 @@
 
 #include "src/run/ffn.h"
 #include "src/run/finite.h"
+#include "src/run/foresee.h"
 #include "src/run/mla.h"
 #include "src/run/moe.h"
 #include "src/run/router.h"
@@ -67,7 +68,7 @@ static int check_finite(const struct engine *g, const struct batch *b, uint32_t 
 {
     for (uint32_t i = 0; i < b->n; i++) {
         const float *x = b->x + i * row_stride(g->shape->hidden);
-        if (all_finite(x, g->shape->hidden)) {
+        if (b->rows[i].shadow || all_finite(x, g->shape->hidden)) {
             continue;
         }
         int32_t expert = shape_layer_is_moe(g->shape, layer) ? moe_find_non_finite(g, i) : -1;
@@ -88,9 +89,10 @@ int block_run(struct engine *g, struct batch *b, uint32_t layer, struct error *e
     r = r < 0 ? r : add_residual(g, b, e);
     r = r < 0 ? r : feed_forward(g, b, layer, e);
     r = r < 0 ? r : check_finite(g, b, layer, e);
+    r = r < 0 ? r : foresee_after_layer(g, b, layer, e);
     for (uint32_t i = 0; i < b->n && r == 0 && layer < g->shape->layers; i++) {
         const struct session_hooks *h = &b->rows[i].session->hooks;
-        if (h->on_hidden) {
+        if (h->on_hidden && !b->rows[i].shadow) {
             h->on_hidden(h->ctx, layer, b->rows[i].position, b->x + i * row_stride(g->shape->hidden));
         }
     }

@@ -117,7 +117,7 @@ int draft_catch_up(struct session *s, float *x, struct error *e)
     struct batch b = {.rows = rows, .spans = &span, .x = x};
     for (uint32_t p = s->mtp_rows; p + 1 < s->length; p++) {
         in[b.n] = (struct mtp_row){draft_state(s, p), s->tokens[p + 1]};
-        rows[b.n++] = (struct batch_row){s, p, false};
+        rows[b.n++] = (struct batch_row){.session = s, .position = p};
     }
     batch_span(&b, b.n, false);
     int r = mtp_append(s->engine, &b, in, e);

@@ -35,6 +35,7 @@ struct step_down {
 };
 
 struct step;
+struct foresee;
 
 struct engine {
     bool open;                /* engine_open succeeded */
@@ -77,6 +78,7 @@ struct engine {
     float *cos_sin;      /* [context, rope/2, 2] */
     struct buffer cos_sin_memory;
     struct step *steps[STEPS_OPEN_MAX];
+    struct foresee *foresee; /* who watches; NULL: nobody. Belongs to its creator */
     uint32_t sessions;   /* alive */
 
     struct step_down steps_down[STEPS_DOWN_MAX];

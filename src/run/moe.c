@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "src/run/ffn.h"
+#include "src/run/foresee.h"
 
 enum { WAVE_MAX = FFN_UNITS_MAX - 1 };
 
@@ -20,7 +21,21 @@ struct moe_lists {
     uint32_t n_keys, n;
 };
 
-static struct moe_lists lists_build(const struct engine *g, const struct span *span, uint32_t layer)
+static bool chose(const struct engine *g, uint32_t row, int32_t id)
+{
+    const int32_t *ids = g->work.ids + (size_t)row * g->shape->experts_used;
+    for (uint32_t k = 0; k < g->shape->experts_used; k++) {
+        if (ids[k] == id) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A shadow row has no expert read: what the row before did not choose, it goes without. */
+static bool is_skipped(const struct engine *g, const struct batch *b, uint32_t row, int32_t id) { return b->rows[row].shadow && !chose(g, row - 1, id); }
+
+static struct moe_lists lists_build(const struct engine *g, const struct batch *b, const struct span *span, uint32_t layer)
 {
     const struct shape *s = g->shape;
     uint32_t k = s->experts_used, rows = span->end - span->begin;
@@ -33,7 +48,7 @@ static struct moe_lists lists_build(const struct engine *g, const struct span *s
     const int32_t *ids = g->work.ids + (size_t)span->begin * k;
     memset(l.offset, 0, (s->experts + 1) * sizeof(*l.offset));
     for (uint32_t a = 0; a < l.n; a++) {
-        l.offset[ids[a]]++;
+        l.offset[ids[a]] += !is_skipped(g, b, span->begin + a / k, ids[a]);
     }
     uint32_t at = 0;
     for (uint32_t x = 0; x < s->experts; x++) { /* offset[x]: end of expert x for the moment */
@@ -46,6 +61,9 @@ static struct moe_lists lists_build(const struct engine *g, const struct span *s
     }
     l.offset[s->experts] = at;
     for (uint32_t a = l.n; a-- > 0;) { /* backwards, so that rows of an expert rise */
+        if (is_skipped(g, b, span->begin + a / k, ids[a])) {
+            continue;
+        }
         uint32_t to = --l.offset[ids[a]];
         l.row[to] = span->begin + a / k;
         l.to[to] = span->begin * k + a;
@@ -69,18 +87,17 @@ struct sum_job {
     const struct engine *g;
     struct batch *b;
     bool shared;
-    uint32_t first;
 };
 
-static void sum_task(void *ctx, uint32_t task, uint32_t worker)
+static void sum_task(void *ctx, uint32_t row, uint32_t worker)
 {
     const struct sum_job *j = ctx;
     const struct shape *s = j->g->shape;
-    size_t stride = row_stride(s->hidden), row = j->first + task;
+    size_t stride = row_stride(s->hidden);
     (void)worker;
     j->g->ops.expert_sum(&(struct expert_sum_args){
-        .e = j->g->work.expert_out + row * s->experts_used * stride, .e_stride = stride,
-        .w = j->g->work.weights + row * s->experts_used, .k = s->experts_used,
+        .e = j->g->work.expert_out + (size_t)row * s->experts_used * stride, .e_stride = stride,
+        .w = j->g->work.weights + (size_t)row * s->experts_used, .k = s->experts_used,
         .shared = j->shared ? j->g->work.out + row * stride : NULL,
         .residual = j->b->x + row * stride, .y = j->b->x + row * stride, .cols = s->hidden,
     });
@@ -102,10 +119,10 @@ static void hint_next_layer(struct engine *g, uint32_t layer, const struct moe_l
 }
 
 /* All networks of a layer for one span: the shared expert goes with the first wave of the routed ones. */
-static int networks_run(struct engine *g, const struct span *span, uint32_t layer, struct activation *norm, struct error *e)
+static int networks_run(struct engine *g, const struct batch *b, const struct span *span, uint32_t layer, struct activation *norm, struct error *e)
 {
     const struct resident_layer *l = &g->resident->layers[layer];
-    struct moe_lists lists = lists_build(g, span, layer);
+    struct moe_lists lists = lists_build(g, b, span, layer);
     struct expert_view views[WAVE_MAX];
     struct ffn_unit units[FFN_UNITS_MAX];
     struct lease *lease;
@@ -135,16 +152,28 @@ static int networks_run(struct engine *g, const struct span *span, uint32_t laye
     return r;
 }
 
+/* The sum takes nothing of an expert that a shadow row went without. */
+static void clear_skipped(struct engine *g, const struct batch *b)
+{
+    uint32_t k = g->shape->experts_used;
+    for (uint32_t a = 0; a < b->n * k; a++) {
+        if (is_skipped(g, b, a / k, g->work.ids[a])) {
+            memset(g->work.expert_out + a * row_stride(g->shape->hidden), 0, g->shape->hidden * sizeof(float));
+            g->work.weights[a] = 0;
+        }
+    }
+}
+
 int moe_run(struct engine *g, struct batch *b, uint32_t layer, struct activation *norm, struct error *e)
 {
     struct sum_job job = {.g = g, .b = b, .shared = g->resident->layers[layer].matrix[ROLE_SHARED_GATE].rows != 0};
     int r = 0;
     for (uint32_t i = 0; i < b->n_spans && r == 0; i++) {
-        job.first = b->spans[i].begin;
-        r = networks_run(g, &b->spans[i], layer, norm, e);
-        r = r < 0 ? r : engine_parallel(g, b->spans[i].end - b->spans[i].begin, sum_task, &job, e);
+        r = networks_run(g, b, &b->spans[i], layer, norm, e);
     }
-    return r;
+    r = r < 0 ? r : foresee_after_experts(g, b, layer, e);
+    clear_skipped(g, b);
+    return r < 0 ? r : engine_parallel(g, b->n, sum_task, &job, e);
 }
 
 int32_t moe_find_non_finite(const struct engine *g, uint32_t row)

@@ -3,6 +3,7 @@
 #include "src/run/mtp.h"
 
 #include "src/run/block.h"
+#include "src/run/foresee.h"
 #include "src/run/head.h"
 
 struct mtp_job {
@@ -43,9 +44,13 @@ int mtp_run(struct engine *g, struct batch *b, const struct mtp_row *rows, struc
 {
     uint32_t layer = g->shape->layers;
     int r = mtp_embed(g, b, rows, e);
-    r = r < 0 ? r : block_run(g, b, layer, e);
+    if (r == 0) {
+        foresee_after_eh(g, b);
+        r = block_run(g, b, layer, e);
+    }
     if (r == 0) {
         head_normalise(g, b->x, b->n, g->resident->layers[layer].vector[ROLE_MTP_NORM], b->x);
+        r = foresee_after_mtp(g, b, e);
     }
     return r;
 }

@@ -4,6 +4,9 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
+
+#include "src/run/foresee.h"
 
 struct router_job {
     const struct engine *g;
@@ -31,14 +34,16 @@ static int check_scores(const struct engine *g, const struct batch *b, uint32_t 
 {
     uint32_t n = g->shape->experts;
     for (uint32_t i = 0; i < b->n; i++) {
-        const float *score = g->work.router_logits + (size_t)i * n;
+        float *score = g->work.router_logits + (size_t)i * n;
         uint32_t bad = 0, first = n;
         for (uint32_t x = n; x-- > 0;) {
             bool finite = isfinite(score[x]);
             bad += !finite;
             first = finite ? first : x;
         }
-        if (bad > 0) {
+        if (bad > 0 && b->rows[i].shadow) { /* a guess may be anything, but not stop the step */
+            memset(score, 0, n * sizeof(*score));
+        } else if (bad > 0) {
             char where[40] = ""; /* all of them: what came in was bad already */
             if (bad < n) {
                 snprintf(where, sizeof(where), ", expert %u", first);
@@ -64,11 +69,12 @@ int router_run(struct engine *g, const struct batch *b, uint32_t layer, struct a
     if (r < 0) {
         return r;
     }
+    foresee_routed(g, b, layer);
     counter_add(g->weight_bytes, job.bias != NULL ? g->shape->experts * sizeof(*job.bias) : 0);
     uint32_t k = g->shape->experts_used;
     for (uint32_t i = 0; i < b->n; i++) {
         const struct session_hooks *h = &b->rows[i].session->hooks;
-        if (h->on_route && !b->quiet) {
+        if (h->on_route && !b->quiet && !b->rows[i].shadow) {
             h->on_route(h->ctx, layer, b->rows[i].position, g->work.ids + (size_t)i * k, g->work.weights + (size_t)i * k);
         }
     }

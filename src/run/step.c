@@ -18,6 +18,7 @@
 struct feed {
     struct session *session;
     uint32_t row, n, drafts, mtp_row, mtp_n;
+    uint32_t shadow; /* rows after those n: 0 or 1 */
     bool bulk, refresh;
 };
 
@@ -107,7 +108,7 @@ static int check_feed(const struct engine *g, const struct step_feed *f, struct 
         return error_set(e, -EBUSY, s->in_step ? "the session is part of an open step; commit or abort that one first" : "the session belongs to another engine");
     }
     if (f->refresh) {
-        return f->n == 1 && s->length > 0 ? 0 : error_set(e, -EINVAL, "only the last position of a timeline can be refreshed");
+        return f->n == 1 && s->length > 0 && !f->shadow ? 0 : error_set(e, -EINVAL, "only the last position of a timeline can be refreshed");
     }
     if (f->n == 0 || (f->bulk && (f->n > g->ubatch || s->length % g->ubatch + f->n > g->ubatch))) {
         return error_set(e, -EINVAL, "a feed of %u rows at position %u: a bulk chunk ends at the next multiple of %u (-ub) at the latest", f->n, s->length, g->ubatch);
@@ -115,12 +116,16 @@ static int check_feed(const struct engine *g, const struct step_feed *f, struct 
     if ((s->mtp || draft_active(s)) && s->length > 0 && !s->state_valid) {
         return error_set(e, -EINVAL, "the next MTP row needs the state of position %u, which is gone after a rollback; refresh the session first", s->length - 1);
     }
+    if (f->shadow && (f->bulk || f->n == g->context - s->length)) {
+        return error_set(e, -EINVAL, "a shadow row goes with exact rows, with a position of the timeline left for it");
+    }
     if (f->n > g->context - s->length) {
         return error_set(e, ERROR_FORMAT, "%u tokens do not fit: the timeline holds %u of %u positions; shorten the prompt or start with a larger -c", f->n, s->length, g->context);
     }
-    for (uint32_t i = 0; i < f->n; i++) {
-        if (f->tokens[i] < 0 || (uint32_t)f->tokens[i] >= g->shape->vocab) {
-            return error_set(e, ERROR_FORMAT, "token %d at index %u is not an id of this model (0..%u)", (int)f->tokens[i], i, g->shape->vocab - 1);
+    for (uint32_t i = 0; i < f->n + (f->shadow != NULL); i++) {
+        int32_t token = i < f->n ? f->tokens[i] : *f->shadow;
+        if (token < 0 || (uint32_t)token >= g->shape->vocab) {
+            return error_set(e, ERROR_FORMAT, "token %d at index %u is not an id of this model (0..%u)", (int)token, i, g->shape->vocab - 1);
         }
     }
     return 0;
@@ -139,7 +144,7 @@ static int check_feeds(const struct engine *g, const struct step_feed *feeds, ui
                 return error_set(e, -EINVAL, "a session may be fed once per step");
             }
         }
-        rows += feeds[i].n;
+        rows += feeds[i].n + (feeds[i].shadow != NULL);
     }
     if (n == 0 || n > STEP_FEEDS_MAX || rows > g->step_rows) {
         return error_set(e, -EINVAL, "a step of %u feeds and %llu rows; at most %u feeds and %u rows", n, (unsigned long long)rows, STEP_FEEDS_MAX, g->step_rows);
@@ -147,7 +152,7 @@ static int check_feeds(const struct engine *g, const struct step_feed *feeds, ui
     return 0;
 }
 
-/* Rows of one feed; a single token is followed by drafts, which are not known yet. */
+/* Rows of one feed; a single token without a shadow row is followed by drafts, which are not known yet. */
 static void add_feed(struct step *s, const struct step_feed *in, uint32_t *room)
 {
     struct session *t = in->session;
@@ -155,13 +160,18 @@ static void add_feed(struct step *s, const struct step_feed *in, uint32_t *room)
     uint32_t p0 = in->refresh ? t->length - 1 : t->length;
     draft_settle(t, in->refresh ? NULL : in->tokens);
     *f = (struct feed){.session = t, .row = s->main.n, .n = in->n, .bulk = in->bulk, .refresh = in->refresh};
-    f->drafts = in->n == 1 && !in->bulk && !in->refresh ? draft_choose(t, *room) : 0;
+    f->drafts = in->n == 1 && !in->bulk && !in->refresh && !in->shadow ? draft_choose(t, *room) : 0;
     for (uint32_t i = 0; i < in->n + f->drafts; i++) {
         s->tokens[s->main.n] = in->refresh ? t->tokens[p0] : i < in->n ? in->tokens[i] : 0;
-        s->rows[s->main.n++] = (struct batch_row){t, p0 + i, in->refresh};
+        s->rows[s->main.n++] = (struct batch_row){.session = t, .position = p0 + i, .keep_kv = in->refresh};
     }
     f->n += f->drafts;
-    batch_span(&s->main, f->n, f->bulk);
+    if (in->shadow) {
+        f->shadow = 1;
+        s->tokens[s->main.n] = *in->shadow;
+        s->rows[s->main.n++] = (struct batch_row){.session = t, .position = p0 + in->n, .shadow = true};
+    }
+    batch_span(&s->main, f->n + f->shadow, f->bulk);
     *room -= f->drafts;
     s->passes = max_u32(s->passes, f->drafts);
     if (!f->refresh && draft_is_behind(t, f->n)) {
@@ -177,7 +187,7 @@ static void add_mtp(struct step *s, struct feed *f, struct batch *b, struct mtp_
     for (uint32_t i = 0; i < f->n; i++) {
         if (t->length + i > 0) {
             in[b->n] = (struct mtp_row){i > 0 ? s->state + (f->row + i - 1) * row_stride(s->engine->shape->hidden) : t->state, s->tokens[f->row + i]};
-            b->rows[b->n++] = (struct batch_row){t, t->length + i - 1, false};
+            b->rows[b->n++] = (struct batch_row){.session = t, .position = t->length + i - 1};
         }
     }
     f->mtp_n = b->n - f->mtp_row;
@@ -188,7 +198,7 @@ static void add_feeds(struct step *s, const struct step_feed *feeds, uint32_t n)
 {
     uint32_t room = s->engine->step_rows;
     for (uint32_t i = 0; i < n; i++) {
-        room -= feeds[i].n;
+        room -= feeds[i].n + (feeds[i].shadow != NULL);
     }
     for (uint32_t bulk = 0; bulk < 2; bulk++) {
         for (uint32_t i = 0; i < n; i++) {
@@ -221,7 +231,7 @@ static int prepare_pages(struct step *s, struct error *e)
         struct session *t = f->session;
         bool writes = t->length > 0 && (t->mtp || draft_is_behind(t, f->n) || (draft_active(t) && f->n > 1));
         uint32_t before = writes ? t->length - t->mtp_rows : 0;
-        int r = f->refresh ? 0 : kv_table_prepare(&t->kv, t->length - before, f->n + before, e);
+        int r = f->refresh ? 0 : kv_table_prepare(&t->kv, t->length - before, f->n + before + f->shadow, e);
         if (r < 0) {
             return r;
         }
@@ -314,7 +324,7 @@ static int draft_pass(struct step *s, struct error *e)
             const float *state = s->cursor > 0 ? s->mtp_x + f->mtp_row * row_stride(g->shape->hidden) : f->session->state;
             s->draft_in[b.n] = (struct mtp_row){state, s->tokens[f->row + s->cursor]};
             f->mtp_row = b.n;
-            s->draft_rows[b.n++] = (struct batch_row){f->session, f->session->length - 1 + s->cursor, false};
+            s->draft_rows[b.n++] = (struct batch_row){.session = f->session, .position = f->session->length - 1 + s->cursor};
         }
     }
     r = r < 0 || b.n == 0 ? r : draft_guess(g, &b, s->draft_in, tokens, e);

@@ -20,6 +20,10 @@ struct step_feed {
     uint32_t n;
     bool bulk;
     bool refresh; /* n == 1: recompute the last position, KV kept; tokens is ignored */
+    /* NULL, or a guess at the token after the last one (exact rows only): it rides along as a shadow row, whose routers foresee.h
+     * shows. It reads no expert that the last row does not use, leaves nothing behind, and no other row depends on it. For the
+     * time of the step it has a position of its own, and a KV page if that begins one. */
+    const int32_t *shadow;
 };
 
 int step_open(struct engine *g, const struct step_feed *feeds, uint32_t n, struct step **ret, struct error *e);
