@@ -14,7 +14,7 @@ int read_queue_init(struct read_queue *q, const struct reader_options *options, 
         read_queue_deinit(q);
         return error_nomem(e, "reader", options->requests * sizeof(*q->slots));
     }
-    q->rate = (struct read_rate){.limit = options->limit, .clock = options->clock};
+    q->rate = (struct read_rate){.limit = options->limit, .clock = options->clock.now_ns != NULL ? options->clock : clock_system()};
     for (uint32_t i = 0; i < options->requests; i++) {
         q->slots[i].link = q->spare;
         q->spare = &q->slots[i];
@@ -93,10 +93,40 @@ static void cut_short(struct read_queue *q, struct read_slot *s)
     }
 }
 
+/* ---- how busy the drive is ---- */
+
+static uint64_t now_ns(const struct read_queue *q) { return clock_now_ns(&q->rate.clock); }
+
+static void begin_demand(struct read_queue *q)
+{
+    if (q->demands++ == 0) {
+        q->demand_since_ns = now_ns(q);
+    }
+}
+
+static void end_demand(struct read_queue *q)
+{
+    if (--q->demands == 0) {
+        q->load.demand_ns += now_ns(q) - q->demand_since_ns;
+    }
+}
+
+struct reader_load read_queue_load(const struct read_queue *q)
+{
+    struct reader_load load = q->load;
+    load.demand_ns += q->demands > 0 ? now_ns(q) - q->demand_since_ns : 0;
+    return load;
+}
+
+/* ---- requests that end ---- */
+
 static void finish_if_done(struct read_queue *q, struct read_slot *s)
 {
     if (s->running == 0 && !waits(s)) {
         s->finished = true;
+        if (s->request.priority == READ_DEMAND) {
+            end_demand(q);
+        }
         push_result(q, s);
     }
 }
@@ -133,6 +163,9 @@ int read_queue_submit(struct read_queue *q, const struct read_request *request)
     }
     q->spare = s->link;
     q->open++;
+    if (request->priority == READ_DEMAND) {
+        begin_demand(q);
+    }
     *s = (struct read_slot){.request = *request, .next = request->offset, .end = request->offset + request->bytes};
     if (waits(s)) {
         push_last(list_of(q, s), s);
@@ -176,6 +209,7 @@ int read_queue_raise(struct read_queue *q, uint64_t tag)
     }
     take_out(list_of(q, s), s);
     s->request.priority = READ_DEMAND;
+    begin_demand(q);
     push_last(list_of(q, s), s);
     return 0;
 }
@@ -320,6 +354,8 @@ void read_queue_book(struct read_queue *q, struct read_flight *f, int status)
     struct read_slot *s = f->slot;
     bool shared = c.offset + c.bytes > request_end(s);
     f->slot = NULL;
+    q->load.bytes += c.done;
+    q->load.demand_bytes += q->demands > 0 ? c.done : 0;
     for (struct read_slot *next; s != NULL && s->request.offset < c.offset + c.bytes; s = next) {
         next = s->joined;
         if (request_end(s) <= c.offset + c.bytes) {

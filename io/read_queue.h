@@ -39,6 +39,9 @@ struct read_queue {
     struct read_slot *first_result, *last_result;
     struct read_slot *spare;
     uint32_t open;                  /* accepted and not collected */
+    uint32_t demands;               /* of READ_DEMAND, not finished */
+    uint64_t demand_since_ns;       /* demands > 0: there has been one */
+    struct reader_load load;        /* up to then */
 };
 
 int read_queue_init(struct read_queue *q, const struct reader_options *options, struct error *e);
@@ -56,6 +59,8 @@ struct read_flight *read_queue_take(struct read_queue *q, bool direct, uint64_t 
 
 /* Books a chunk that was read, chunk.done bytes of it; after a failure (status < 0) the rest of its request is not read. */
 void read_queue_book(struct read_queue *q, struct read_flight *f, int status);
+
+struct reader_load read_queue_load(const struct read_queue *q);
 
 bool read_queue_has_results(const struct read_queue *q);
 

@@ -46,7 +46,6 @@ int reader_create(const struct reader_options *options, struct reader **ret, str
                          o.depth, o.requests, (unsigned long long)o.chunk, READER_DEPTH_MAX, READER_REQUESTS_MAX);
     }
     o.chunk = align_up_u64(o.chunk, CHUNK_UNIT);
-    o.clock = o.clock.now_ns != NULL ? o.clock : clock_system();
     int refusal = create_kind(&o, ret, e);
     if (refusal <= 0) {
         return refusal;
@@ -159,6 +158,14 @@ int reader_raise(struct reader *r, uint64_t tag)
     int code = read_queue_raise(&r->queue, tag);
     pthread_mutex_unlock(&r->lock);
     return code;
+}
+
+struct reader_load reader_load(struct reader *r)
+{
+    pthread_mutex_lock(&r->lock);
+    struct reader_load load = read_queue_load(&r->queue);
+    pthread_mutex_unlock(&r->lock);
+    return load;
 }
 
 /* Waits under the lock until there is a result, nothing to come, or the time is over. */

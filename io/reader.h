@@ -81,6 +81,12 @@ int reader_raise(struct reader *r, uint64_t tag);
  * time, or none will come. */
 int reader_collect(struct reader *r, struct read_result *ret, int timeout_ms);
 
+/* What was read since create, and of it what while a request of READ_DEMAND was open: how busy waiting kept the drive. */
+struct reader_load {
+    uint64_t bytes, demand_bytes, demand_ns;
+};
+struct reader_load reader_load(struct reader *r);
+
 /* What the system may refuse; the reader does without, and the caller has to announce it. */
 enum reader_part {
     READER_KIND,   /* io_uring or mmap, at create: pread threads take over */

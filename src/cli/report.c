@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 static double rate(double amount, double seconds) { return seconds > 0 ? amount / seconds : NAN; }
 
@@ -32,6 +33,10 @@ static void cache_tier(struct str *out, const struct sluice_engine *engine, cons
         char name[48];
         snprintf(name, sizeof(name), "expert.%s.%s", tier, kinds[i]);
         str_printf(out, "%s\"%s\": %" PRIu64, i == 0 ? "" : ", ", kinds[i], sluice_engine_counter(engine, name));
+    }
+    if (strcmp(tier, "nvme") == 0) {
+        str_printf(out, ", \"demand_s\": %.6f, \"demand_bytes\": %" PRIu64, 1e-6 * (double)sluice_engine_counter(engine, "expert.nvme.demand_us"),
+                   sluice_engine_counter(engine, "expert.nvme.demand_bytes"));
     }
     str_puts(out, "}");
 }

@@ -62,7 +62,8 @@ struct store {
     struct expert_key *missed;    /* [experts] of the visit */
     struct evict_answer *answers; /* [experts] */
     uint32_t *found;              /* [experts] */
-    struct counter *hits, *hit_bytes, *misses, *read, *read_bytes, *admitted, *useful, *late, *wasted, *wasted_bytes;
+    struct counter *hits, *hit_bytes, *misses, *read, *read_bytes, *admitted, *useful, *late, *wasted, *wasted_bytes, *demand_us, *demand_bytes;
+    struct reader_load told; /* what the last two counted */
 };
 
 static struct expert *expert_of(const struct store *s, struct expert_key key) { return &s->state[(size_t)key.layer * s->experts + key.expert]; }
@@ -142,6 +143,8 @@ static int register_counters(struct store *s, struct counters *c, struct error *
         {&s->late, "prefetch.late", "experts read ahead that were on their way when asked for"},
         {&s->wasted, "prefetch.wasted", "experts read ahead that nobody asked for in time"},
         {&s->wasted_bytes, "prefetch.wasted_bytes", "bytes of those"},
+        {&s->demand_us, "expert.nvme.demand_us", "microseconds in which a lease waited for a drive"},
+        {&s->demand_bytes, "expert.nvme.demand_bytes", "bytes that came in that time"},
     };
     for (size_t i = 0; i < ARRAY_LEN(list); i++) {
         *list[i].at = counters_register(c, list[i].name, list[i].help);
@@ -650,12 +653,25 @@ void store_release(struct lease *l, const struct expert_view *views, uint32_t n)
     }
 }
 
+static void count_load(struct store *s)
+{
+    if (s->all) {
+        return;
+    }
+    struct reader_load now = reader_load(s->fetch.reader);
+    uint64_t us = now.demand_ns / 1000 - s->told.demand_ns / 1000;
+    counter_add(s->demand_us, us);
+    counter_add(s->demand_bytes, now.demand_bytes - s->told.demand_bytes);
+    s->told = now;
+}
+
 /* What is on its way and does not stay is given up. */
 void store_end(struct lease *l)
 {
     if (l == NULL || !l->open) {
         return;
     }
+    count_load(l->store);
     for (uint32_t i = 0; i < l->n; i++) {
         struct expert_key key = {l->layer, l->experts[i]};
         const struct expert *x = expert_of(l->store, key);
