@@ -27,6 +27,7 @@ AREAS = {
     "plan": ["plan", "-m", golden("v3"), "--ram", "1G", "--json"],
     "plan, profile": ["plan", "-m", golden("v3"), "--profile", os.path.join(cases.ROOT, "configs", "8-gpu-node.yaml"), "--json"],
     "trace simulate": ["trace", "simulate", os.path.join(cases.ROOT, "tests", "data", "trace", "demo.csv.gz"), "--cache", "90", "--json"],
+    "trace predict": ["trace", "predict", "-m", gguf_path("gguf-f16-mtp"), "--tokens-file", os.path.join(cases.ROOT, "tests", "data", "predict", "short.json"), "--json", "-t", "2"],
     "trace report": ["trace", "report", os.path.join(cases.ROOT, "tests", "data", "trace", "demo.csv.gz"), "--json"],
 }
 VARYING = re.compile(rb'"(prompt_s|decode_s|\w+_tok_s|read_gb_s|ceiling_\w+)": [^,}]*')

@@ -67,8 +67,8 @@ def test_man_page_has_the_values_of_every_setting():
 def test_completion_offers_commands_flags_and_values():
     assert set(commands()) <= complete(cases.BINARY, "")
     assert complete(cases.BINARY, "tok") == {"tokenize"}
-    assert complete(cases.BINARY, "trace", "re") == {"report"}
-    assert {"simulate", "report"} <= complete(cases.BINARY, "trace", "")
+    assert complete(cases.BINARY, "trace", "rep") == {"report"}
+    assert {"simulate", "report", "record", "fit", "predict"} <= complete(cases.BINARY, "trace", "")
     for command in commands():
         offered = complete(cases.BINARY, command, "-")
         assert help_flags(command) <= offered, (command, help_flags(command) - offered)

@@ -29,7 +29,7 @@ static const struct command {
     { "check", "verify a model file", NULL, command_check },
     { "convert", "Hugging Face folder to GGUF", NULL, command_convert },
     { "synth", "write a true-shape synthetic model", NULL, command_synth },
-    { "trace", "routing traces: cache policies and use of experts", NULL, command_trace },
+    { "trace", "routing traces: cache policies, use and prediction of experts", NULL, command_trace },
 };
 
 static const char *const later[] = { "serve", "tune", "top", "loadtest" };

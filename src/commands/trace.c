@@ -15,11 +15,19 @@
 static const char help_text[] =
     "usage: sluice trace simulate TRACE.csv[.gz] [flags]\n"
     "       sluice trace report TRACE.csv[.gz] [flags]\n"
+    "       sluice trace record -m MODEL --tokens-file FILE -o TRACE.csv[.gz] [--shadow]\n"
+    "       sluice trace fit -m MODEL --tokens-file FILE -o PREDICTORS\n"
+    "       sluice trace predict -m MODEL --tokens-file FILE [--predictors PREDICTORS] [flags]\n"
     "\n"
     "simulate plays a routing trace through the cache decisions of the engine: hit ratio, admissions per token and distance\n"
     "from the best that any policy could reach (Belady's MIN), per policy and cache size. report shows which experts are\n"
     "used: a heat map per layer, imbalance, experts of consecutive tokens, pairs of neighbouring layers.\n"
     "\n"
+    "record writes such a trace from a model that runs over texts. fit learns from texts what predictors can know of a model.\n"
+    "predict runs all predictors beside the model and shows how many of the experts each one named, how early, and what the\n"
+    "chances that are made of all of them are worth.\n"
+    "\n"
+    "simulate, report:\n"
     "  --experts N            routed experts per layer; default: the highest id of the trace + 1\n"
     "  --first-position N     positions below N of each window warm the cache and are not counted; default 0\n"
     "  --json                 figures as JSON\n"
@@ -34,14 +42,30 @@ static const char help_rest[] =
     "report:\n"
     "  --top N                pairs of experts to list; default 10\n"
     "\n"
+    "record, fit, predict (with the settings of `sluice run`):\n"
+    "  -m PATH                model\n"
+    "  --tokens-file FILE     texts as token ids: a JSON list, or a list of lists\n"
+    "  -o FILE                what to write\n"
+    "  --shadow               record: with the experts that a shadow row predicts while the token before is computed\n"
+    "  --predictors FILE      predict: what fit has written; default: popularity from nothing, no token table, no probes\n"
+    "  --first-position N     predict: positions below N of each text are learned from and not counted; default 0\n"
+    "  --plot FILE.svg        predict: the chances and what happened, as a plot\n"
+    "  --json                 predict: figures as JSON\n"
+    "\n"
     "Columns of the file: window,position,layer,ids,weights and perhaps shadow_ids; docs/trace.md says what they hold.\n"
     "\n"
     "examples:\n"
     "  sluice trace simulate routing.csv.gz --cache 30,90,150 --first-position 66\n"
     "  sluice trace simulate routing.csv.gz --cache 10% --policy odds-ahead --json\n"
-    "  sluice trace report routing.csv --experts 256 --top 20\n";
+    "  sluice trace report routing.csv --experts 256 --top 20\n"
+    "  sluice trace record -m models/demo --tokens-file texts.json -o routing.csv.gz --shadow\n"
+    "  sluice trace fit -m models/demo --tokens-file texts.json -o demo.predictors\n"
+    "  sluice trace predict -m models/demo --tokens-file held-out.json --predictors demo.predictors --first-position 66\n";
 
-static const char *const later[] = {"record", "fit"};
+static const struct {
+    const char *verb;
+    int (*run)(int argc, char **argv, const volatile int *cancel, bool *ret_help, struct error *e);
+} of_models[] = {{"record", trace_record}, {"fit", trace_fit}, {"predict", trace_predict}};
 
 static int print_help(void)
 {
@@ -129,26 +153,27 @@ static int check(const struct trace *t, struct trace_options *o, struct error *e
     return 0;
 }
 
-static int run(char **argv, const volatile int *cancel, struct error *e)
+static int run(int argc, char **argv, const volatile int *cancel, struct error *e)
 {
     const char *verb = argv[1];
     struct trace_options o = {.top = 10, .policy = "all", .cache = "5%,10%,20%,30%,50%,75%", .cancel = cancel};
     struct trace t;
     bool help = false;
     if (verb == NULL) {
-        return error_set(e, ERROR_USAGE, "simulate or report? see `sluice trace --help`");
+        return error_set(e, ERROR_USAGE, "simulate, report, record, fit or predict? see `sluice trace --help`");
     }
     if (strcmp(verb, "--help") == 0 || strcmp(verb, "-h") == 0) {
         return print_help();
     }
-    for (size_t i = 0; i < ARRAY_LEN(later); i++) {
-        if (strcmp(verb, later[i]) == 0) {
-            return error_set(e, ERROR_USAGE, "%s: not in this build; see `sluice trace --help`", verb);
+    for (size_t i = 0; i < ARRAY_LEN(of_models); i++) {
+        if (strcmp(verb, of_models[i].verb) == 0) {
+            int r = of_models[i].run(argc - 1, argv + 1, cancel, &help, e);
+            return r == 0 && help ? print_help() : r;
         }
     }
     bool simulate = strcmp(verb, "simulate") == 0;
     if (!simulate && strcmp(verb, "report") != 0) {
-        return error_set(e, ERROR_USAGE, "%s: expected simulate or report; see `sluice trace --help`", verb);
+        return error_set(e, ERROR_USAGE, "%s: expected simulate, report, record, fit or predict; see `sluice trace --help`", verb);
     }
     int r = parse(argv + 2, simulate, &o, &help, e);
     if (r < 0 || help) {
@@ -178,10 +203,9 @@ int command_trace(int argc, char **argv, const volatile int *cancel)
 {
     struct settings s = {0};
     struct error e = {0};
-    (void)argc; /* argv ends with NULL */
     int r = settings_init(&s, &e);
     r = r < 0 ? r : settings_read_environment(&s, &e);
-    r = r < 0 ? r : run(argv, cancel, &e);
+    r = r < 0 ? r : run(argc, argv, cancel, &e);
     settings_deinit(&s);
     return arguments_finish("trace", r, &e);
 }

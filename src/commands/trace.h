@@ -25,6 +25,11 @@ int trace_simulate(const struct trace *t, const struct trace_options *o, struct 
 /* Use of experts, to standard output. */
 int trace_report(const struct trace *t, const struct trace_options *o, struct error *e);
 
+/* Commands that run a model; argv[0] is the verb. *ret_help: help was asked for. */
+int trace_record(int argc, char **argv, const volatile int *cancel, bool *ret_help, struct error *e);
+int trace_fit(int argc, char **argv, const volatile int *cancel, bool *ret_help, struct error *e);
+int trace_predict(int argc, char **argv, const volatile int *cancel, bool *ret_help, struct error *e);
+
 /* The first members of the JSON of both reports; counted: tokens from first_position on. */
 void trace_json_head(const struct trace *t, const struct trace_options *o, uint64_t counted, struct str *out);
 

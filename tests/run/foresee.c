@@ -79,7 +79,7 @@ static void play(struct engine *g, const int32_t *tokens, const int32_t *guesses
 {
     struct session *t = NULL;
     struct error e = {0};
-    ok(session_create(g, &(struct session_hooks){.on_logits = keep_logits, .ctx = s}, true, &t, &e), &e);
+    ok(session_create(g, &(struct session_hooks){.on_logits = keep_logits, .ctx = s}, SESSION_MTP_ALL, &t, &e), &e);
     for (uint32_t p = 0, n; p < TOKENS; p += n) {
         n = p == 20 ? 20 : 1;
         const struct step_feed f = {.session = t, .tokens = tokens + p, .n = n, .bulk = n > 8, .shadow = guesses && n == 1 && p + 1 < TOKENS ? &guesses[p + 1] : NULL};
@@ -134,7 +134,7 @@ static void refusals(struct engine *g, const int32_t *tokens)
     struct session *t = NULL;
     struct error e = {0};
     const int32_t bad = (int32_t)g->shape->vocab;
-    ok(session_create(g, NULL, false, &t, &e), &e);
+    ok(session_create(g, NULL, SESSION_MTP_NONE, &t, &e), &e);
     refused(g, &(struct step_feed){.session = t, .tokens = tokens, .n = 20, .bulk = true, .shadow = tokens}, "a shadow row goes with exact rows");
     refused(g, &(struct step_feed){.session = t, .tokens = tokens, .n = g->context, .shadow = tokens}, "a shadow row goes with");
     refused(g, &(struct step_feed){.session = t, .tokens = tokens, .n = 2, .shadow = &bad}, "at index 2 is not an id");
