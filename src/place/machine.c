@@ -83,12 +83,10 @@ static int read_nodes(const json_t *v, const char *where, struct machine *m, str
     return good ? 0 : error_set(e, ERROR_FORMAT, "%s: field \"node_read_gb_s\" has to be a list of at most %d numbers from 0 to 1e15", where, MACHINE_NODES);
 }
 
-/* Nodes of a recorded machine are numbered from 0. */
 static int read_node_sizes(const json_t *v, const char *where, struct machine *m, struct error *e)
 {
     bool good = json_is_array(v) && json_array_size(v) <= WEIGHT_NODES_MAX;
     for (uint32_t i = 0; good && i < json_array_size(v); i++) {
-        m->node_number[i] = (int)i;
         good = read_size(json_array_get(v, i), &m->node_available[i]);
     }
     return good ? 0 : error_set(e, ERROR_FORMAT, "%s: field \"node_available\" has to be a list of at most %d sizes, as numbers or as text like \"64G\"", where, WEIGHT_NODES_MAX);
@@ -193,11 +191,19 @@ int machine_from_json(const char *text, size_t len, const char *where, struct ma
     if (r < 0) {
         return r;
     }
+    machine_number_nodes(&m);
     if (machine_memory(&m, NULL) == 0) {
         return error_set(e, ERROR_FORMAT, "%s: no memory limit given: \"limits\" needs at least \"available\"", where);
     }
     *ret = m;
     return 0;
+}
+
+void machine_number_nodes(struct machine *m)
+{
+    for (uint32_t i = 0; i < min_u32(m->nodes, WEIGHT_NODES_MAX); i++) {
+        m->node_number[i] = (int)i;
+    }
 }
 
 void machine_to_json(const struct machine *m, struct str *out)

@@ -42,6 +42,9 @@ struct machine {
 int machine_from_json(const char *text, size_t len, const char *where, struct machine *ret, struct error *e);
 void machine_to_json(const struct machine *m, struct str *out);
 
+/* Nodes of a machine that is only described have the numbers from 0. */
+void machine_number_nodes(struct machine *m);
+
 /* Smallest limit; *ret_which says which binds. */
 uint64_t machine_memory(const struct machine *m, enum memory_limit *ret_which);
 

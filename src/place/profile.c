@@ -398,6 +398,7 @@ static int read_root(const struct reader *r, const yaml_node_t *root)
     int rc = read_map(r, root, &profile_root, &top, p);
     if (rc == 0 && p->has_machine) {
         p->machine.nodes += p->machine.nodes == 0;
+        machine_number_nodes(&p->machine);
         rc = check_machine(r, value_of(r, root, "machine"));
         rc = rc < 0 || p->n_settings == 0 ? rc : check_budgets(r, value_of(r, root, "settings"));
     }

@@ -280,7 +280,7 @@ static void test_recorded_machines(void **state)
 static void test_machine_round_trip(void **state)
 {
     (void)state;
-    struct machine m = {.cpu = "a \"b\" c", .cores = 3, .nodes = 2, .cgroup_cpus = 1.5, .memory_total = 1000, .ram_read_gb_s = 80.25};
+    struct machine m = {.cpu = "a \"b\" c", .cores = 3, .nodes = 2, .node_number = {0, 1}, .cgroup_cpus = 1.5, .memory_total = 1000, .ram_read_gb_s = 80.25};
     for (int i = 0; i < LIMIT_COUNT; i++) {
         m.limit[i] = (uint64_t)(1000 - i);
     }
