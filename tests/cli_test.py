@@ -213,8 +213,8 @@ def test_drafts_change_nothing_but_speed():
         for sampling in (("--temp", "0"), ("--temp", "0.8", "--seed", "3", "--repeat-penalty", "1.1"), ("--temp", "0", "--ignore-eos")):
             *plain, t = generated("--mtp", "off", *sampling)
             assert t["draft"] == {"drafted": 0, "accepted": 0}, t
-            for mtp in ("auto", "on", "3", "8", "0"):
-                *drafted, t = generated("--mtp", mtp, *sampling)
+            for mtp, *more in (("auto",), ("on",), ("3", "--expert-ram", "20%"), ("8", "-t", "1"), ("0",)):
+                *drafted, t = generated("--mtp", mtp, *more, *sampling)
                 assert drafted == plain, (sampling, mtp)
                 draft = t["draft"]
                 assert 0 <= draft["accepted"] <= draft["drafted"] and t["decode_n"] == len(plain[0]) - (plain[1] == "length"), t

@@ -30,7 +30,7 @@ AREAS = {
     "trace predict": ["trace", "predict", "-m", gguf_path("gguf-f16-mtp"), "--tokens-file", os.path.join(cases.ROOT, "tests", "data", "predict", "short.json"), "--json", "-t", "2"],
     "trace report": ["trace", "report", os.path.join(cases.ROOT, "tests", "data", "trace", "demo.csv.gz"), "--json"],
 }
-VARYING = re.compile(rb'"(prompt_s|decode_s|\w+_tok_s|read_gb_s|ceiling_\w+)": [^,}]*')
+VARYING = re.compile(rb'"(prompt_s|decode_s|\w+_tok_s|read_gb_s|ceiling_\w+|drafted|accepted)": [^,}]*')
 SANITIZER = re.compile(r"Sanitizer|runtime error")
 
 

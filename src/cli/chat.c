@@ -51,6 +51,7 @@ static int answer(struct chat *h, const struct ids *prompt, struct generation *g
         h->last.answer_n = g->tokens.n;
         h->last.decode_n = g->decode_n;
         h->last.decode_s = g->decode_s;
+        h->last.decode_ram = g->decode_ram;
         h->last.decode_nvme = g->decode_nvme;
         fputs(stream.newline ? "" : "\n", stdout);
         fflush(stdout);

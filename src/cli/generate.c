@@ -186,8 +186,9 @@ int generate(struct timeline *t, const struct generate_options *o, struct genera
     if (o->n_top != 0 && top == NULL) {
         return cli_fail(e, SLUICE_FAILED, "out of memory");
     }
-    uint64_t before = sluice_engine_counter(t->engine, "expert.nvme.bytes");
+    uint64_t before = sluice_engine_counter(t->engine, "expert.nvme.bytes"), weights = sluice_engine_counter(t->engine, "weights.bytes");
     int r = loop(t, o, ret, top, e);
+    ret->decode_ram = sluice_engine_counter(t->engine, "weights.bytes") - weights;
     ret->decode_nvme = sluice_engine_counter(t->engine, "expert.nvme.bytes") - before;
     free(top);
     if (o->stream != NULL) {

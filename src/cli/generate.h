@@ -34,6 +34,7 @@ struct generation {
     bool stopped; /* an end token came; otherwise a limit */
     uint32_t decode_n; /* steps of one token */
     double decode_s;
+    uint64_t decode_ram;  /* bytes of weights that kernels read meanwhile */
     uint64_t decode_nvme; /* bytes of experts read from a drive meanwhile */
 };
 

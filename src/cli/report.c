@@ -46,7 +46,7 @@ void report_timings(struct str *out, const struct sluice_engine *engine, const s
     static const char *const tiers[] = { "vram", "ram", "nvme" };
     struct sluice_model_info info;
     sluice_engine_info(engine, &info);
-    double bytes = (double)info.bytes_per_token;
+    double bytes = t->decode_n > 0 ? (double)t->decode_ram / t->decode_n : (double)info.bytes_per_token; /* fewer with drafts */
     str_puts(out, "{\"test\": null, ");
     field(out, "prompt_n", (double)t->prompt_n);
     field(out, "prompt_s", t->prompt_s);
@@ -56,7 +56,7 @@ void report_timings(struct str *out, const struct sluice_engine *engine, const s
     field(out, "decode_tok_s", rate(t->decode_n, t->decode_s));
     double drive = t->decode_n > 0 ? (double)t->decode_nvme / t->decode_n : 0;
     str_printf(out, "\"bytes_per_token\": {\"vram\": 0, \"ram\": %.0f, \"nvme\": %.0f}, ", bytes, drive);
-    field(out, "read_gb_s", rate(bytes * t->decode_n, t->decode_s) / 1e9);
+    field(out, "read_gb_s", rate((double)t->decode_ram, t->decode_s) / 1e9);
     str_puts(out, "\"ceiling_gb_s\": null, \"ceiling_share\": null, \"cache\": {");
     for (int i = 0; i < 3; i++) {
         str_puts(out, i == 0 ? "" : ", ");
@@ -73,14 +73,12 @@ void report_timings(struct str *out, const struct sluice_engine *engine, const s
 
 void report_line(struct term *term, const struct sluice_engine *engine, const struct timings *t)
 {
-    struct sluice_model_info info;
-    sluice_engine_info(engine, &info);
-    double prompt = rate((double)t->prompt_n, t->prompt_s), decode = rate(t->decode_n, t->decode_s);
+    double prompt = rate((double)t->prompt_n, t->prompt_s), decode = rate(t->decode_n, t->decode_s), read = rate((double)t->decode_ram, t->decode_s);
     uint64_t drafted = sluice_engine_counter(engine, "draft.drafted");
     char drafts[64] = "";
     if (drafted > 0) {
         snprintf(drafts, sizeof(drafts), "; %" PRIu64 " of %" PRIu64 " drafts accepted", sluice_engine_counter(engine, "draft.accepted"), drafted);
     }
     term_print(term, SLUICE_LOG_NOTICE, "prompt %zu tokens, %.1f tok/s; answer %zu tokens, %.1f tok/s, %.1f GB/s of weights%s", t->prompt_n, isfinite(prompt) ? prompt : 0.0,
-               t->answer_n, isfinite(decode) ? decode : 0.0, isfinite(decode) ? decode * (double)info.bytes_per_token / 1e9 : 0.0, drafts);
+               t->answer_n, isfinite(decode) ? decode : 0.0, isfinite(read) ? read / 1e9 : 0.0, drafts);
 }

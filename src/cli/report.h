@@ -15,6 +15,7 @@ struct timings {
     size_t answer_n; /* tokens of the answer; the last one needs no step */
     uint32_t decode_n; /* steps of one token */
     double decode_s;
+    uint64_t decode_ram;  /* bytes of weights that kernels read meanwhile */
     uint64_t decode_nvme; /* bytes of experts read from a drive meanwhile */
 };
 

@@ -189,6 +189,7 @@ static int answer(const struct run_args *a, struct timeline *t, struct sluice_sa
     timings.answer_n = g.tokens.n;
     timings.decode_n = g.decode_n;
     timings.decode_s = g.decode_s;
+    timings.decode_ram = g.decode_ram;
     timings.decode_nvme = g.decode_nvme;
     r = r != SLUICE_OK ? r : finish(a, t, prompt, &g, &timings, dump, e);
     dump_destroy(dump);

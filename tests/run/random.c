@@ -135,7 +135,7 @@ static void feed(struct world *w, struct timeline *t)
 {
     int32_t tokens[24];
     struct sluice_error e;
-    uint32_t n = 1 + draw(w, draw(w, 4) == 0 ? 24 : 6), before = t->length;
+    uint32_t n = t->draft && draw(w, 2) == 0 ? 1 : 1 + draw(w, draw(w, 4) == 0 ? 24 : 6), before = t->length;
     draw_tokens(w, tokens, n);
     const struct session *s = t->session->session;
     if (s->draft && s->draft->ahead > 0 && draw(w, 4) != 0) { /* random tokens are hardly ever drafted */
