@@ -159,6 +159,10 @@ def test_mistakes_are_usage_errors_everywhere():
         for args in (("plan",), ("run", "-n", 1, "-p", "x"), ("score", "--tokens", "1,2"), ("bench", "-n", 1)):
             run = cases.sluice(*args, "-m", cases.DEMO, "--profile", file, status=2)
             assert says in run.stderr and run.stdout == b"", (args, run.stderr)
+        texts, narrow = write(path, "t.json", str(list(range(2, 102)))), write(path, "n.yaml", "name: n\nsettings: {ctx: 64}\n")
+        record = ("trace", "record", "-m", cases.DEMO, "--tokens-file", texts, "-o", os.path.join(path, "t.csv"), "--profile")
+        assert b"100 tokens" in cases.sluice(*record, narrow, status=2).stderr
+        cases.sluice(*record, write(path, "w.yaml", "name: w\nsettings: {ubatch: 16}\n"))
         for text in ("name: x\nmachine: {cores: 1, memory_total: 1G, memory_available: 2G}\n", "name: [\n", "x" * 2000000):
             cases.sluice("plan", "-m", cases.DEMO, "--profile", write(path, "bad.yaml", text), status=None if len(text) > 10000 else 2)
 

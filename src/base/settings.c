@@ -459,6 +459,13 @@ int settings_set(struct settings *s, const char *name, const char *value, enum s
                      near ? "?" : "; sluice --help lists them");
 }
 
+int settings_set_number(struct settings *s, const char *name, uint64_t value, enum setting_source source, struct error *e)
+{
+    char text[24];
+    snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
+    return settings_set(s, name, text, source, e);
+}
+
 /* ---- environment ---- */
 
 extern char **environ;

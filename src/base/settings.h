@@ -81,6 +81,9 @@ uint32_t settings_drafts(const struct settings *s, bool *ret_governed);
  * weaker one, equal sources: the last. */
 int settings_set(struct settings *s, const char *name, const char *value, enum setting_source source, struct error *e);
 
+/* The same with a number. What a command decides itself is SOURCE_FLAG too: no profile changes it. */
+int settings_set_number(struct settings *s, const char *name, uint64_t value, enum setting_source source, struct error *e);
+
 /* Index of a flag as typed ("--threads", "-t", "-ctk"), or -1. */
 int settings_find_flag(const char *flag);
 

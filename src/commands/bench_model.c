@@ -181,14 +181,6 @@ static int bench_engine(const struct bench_options *o, struct engine *g, bool pr
     return r;
 }
 
-/* As if the user had: a profile does not change it. */
-static int set_number(struct settings *s, const char *name, uint64_t value, struct error *e)
-{
-    char text[24];
-    snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
-    return settings_set(s, name, text, SOURCE_FLAG, e);
-}
-
 enum { BENCH_SPARE = 320 << 20 }; /* half of it is enough to get past most caches */
 
 /* Opens the model with `threads` (0: as many as it takes by itself) and runs all tests on it. */
@@ -202,7 +194,7 @@ static int bench_with(struct bench_options *o, uint32_t threads, bool progress, 
         .ctx = &progress,
         .spare = BENCH_SPARE,
     };
-    int r = set_number(&o->settings, "threads", threads, e);
+    int r = settings_set_number(&o->settings, "threads", threads, SOURCE_FLAG, e);
     r = r < 0 ? r : engine_open(&o->settings, &hooks, &g, e);
     if (r == 0 && g->weights == NULL) {
         r = error_set(e, ERROR_USAGE, "%s: a scripted model computes nothing that could be measured", o->settings.model);
@@ -233,7 +225,7 @@ static int size_timelines(struct bench_options *o, struct error *e)
         return error_set(e, ERROR_USAGE, "nothing to do: -p 0 and -n 0");
     }
     if (o->settings.context == 0) {
-        int r = set_number(&o->settings, "ctx", max_u64(need, KV_PAGE), e);
+        int r = settings_set_number(&o->settings, "ctx", max_u64(need, KV_PAGE), SOURCE_FLAG, e);
         if (r < 0) {
             return r;
         }
@@ -241,7 +233,7 @@ static int size_timelines(struct bench_options *o, struct error *e)
         return error_set(e, ERROR_USAGE, "-c %u is less than the %llu positions of the longest test; leave it out or give fewer tokens", o->settings.context,
                          (unsigned long long)need);
     }
-    return set_number(&o->settings, "parallel", max_u32(o->settings.parallel, largest(&o->rows)), e);
+    return settings_set_number(&o->settings, "parallel", max_u32(o->settings.parallel, largest(&o->rows)), SOURCE_FLAG, e);
 }
 
 int bench_model(struct bench_options *o, const volatile int *cancel, struct error *e)

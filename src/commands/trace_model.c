@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "src/run/profiles.h"
 #include "src/run/step.h"
 
 enum { OWN_MOST = 8 };
@@ -46,12 +47,13 @@ int trace_model_open(struct trace_model *m, const volatile int *cancel, struct e
     if (r < 0) {
         return r;
     }
-    if (m->settings.context == 0) {
-        m->settings.context = max_u32(m->texts.longest, KV_PAGE);
-    } else if (m->settings.context < m->texts.longest) {
+    r = profiles_apply(&m->settings, e);
+    if (r == 0 && m->settings.context == 0) {
+        r = settings_set_number(&m->settings, "ctx", max_u32(m->texts.longest, KV_PAGE), SOURCE_FLAG, e);
+    } else if (r == 0 && m->settings.context < m->texts.longest) {
         return error_set(e, ERROR_USAGE, "-c %u is less than the %u tokens of the longest text; leave it out or give shorter texts", m->settings.context, m->texts.longest);
     }
-    r = engine_open(&m->settings, &hooks, &m->engine, e);
+    r = r < 0 ? r : engine_open(&m->settings, &hooks, &m->engine, e);
     if (r == 0 && (m->engine->weights == NULL || m->engine->shape->experts == 0)) {
         r = error_set(e, ERROR_USAGE, "%s: a model without experts has no routing to trace", m->settings.model);
     }

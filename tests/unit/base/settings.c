@@ -175,6 +175,9 @@ static void stronger_source_wins(void **state)
     assert_int_equal(settings_set(s, "threads", "x", SOURCE_ENV, NULL), ERROR_USAGE); /* wrong even when overruled */
     assert_int_equal(settings_set(s, "threads", "5", SOURCE_FLAG, NULL), 0);
     assert_int_equal(s->threads, 5);
+    assert_int_equal(settings_set_number(s, "threads", 7, SOURCE_FLAG, NULL), 0);
+    assert_int_equal(s->threads, 7);
+    assert_int_equal(settings_set_number(s, "threads", 1025, SOURCE_FLAG, NULL), ERROR_USAGE);
     assert_int_equal(settings_set(s, "threads", "6", SOURCE_API, NULL), 0);
     assert_int_equal(s->threads, 6);
     int index = settings_find_flag("-t");
