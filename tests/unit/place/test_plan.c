@@ -54,6 +54,18 @@ static void test_numbers_of_the_specification(void **state)
     in.kv = KV_F16;
     assert_int_equal(plan_make(&in, &p, &e), 0);
     assert_int_equal(p.kv_token_bytes, 70272 + 1152);
+
+    /* Timelines that draft: 16 states and the logits of 3 rows ahead, each */
+    in.context = 4096;
+    assert_int_equal(plan_make(&in, &p, &e), 0);
+    uint64_t plain = p.bytes[PURPOSE_WORK], total = p.total;
+    in.drafts = 3;
+    assert_int_equal(plan_make(&in, &p, &e), 0);
+    assert_int_equal(p.bytes[PURPOSE_WORK] - plain, (16 * 7168 + 3 * 129280) * 4);
+    assert_int_equal(p.total - total, p.bytes[PURPOSE_WORK] - plain);
+    in.sessions = 5;
+    assert_int_equal(plan_make(&in, &p, &e), 0);
+    assert_int_equal(p.bytes[PURPOSE_WORK] - plain, 5 * (16 * 7168 + 3 * 129280) * 4);
 }
 
 static void test_context_that_fits(void **state)
