@@ -34,9 +34,9 @@ def predicted():
     if Run.got is None:
         with tempfile.TemporaryDirectory() as d:
             learned = os.path.join(d, "demo.predictors")
-            cases.sluice("trace", "fit", "-m", cases.DEMO, "--tokens-file", write(d, "fit.json", REFERENCE["fit"]), "-o", learned, *EXACT, timeout=300)
+            cases.sluice("trace", "fit", "-m", cases.DEMO, "--tokens-file", write(d, "fit.json", REFERENCE["fit"]), "-o", learned, *EXACT, timeout=900)
             Run.got = cases.sluice_json("trace", "predict", "-m", cases.DEMO, "--tokens-file", write(d, "windows.json", REFERENCE["windows"]),
-                                        "--predictors", learned, "--first-position", FIRST, "--json", *EXACT, timeout=600)
+                                        "--predictors", learned, "--first-position", FIRST, "--json", *EXACT, timeout=1800)
     return Run.got
 
 
