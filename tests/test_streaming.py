@@ -2,6 +2,7 @@
 # suite: full
 """Experts that are read when they are used: the same tokens and logits, bit for bit, whatever part of them stays in RAM, however they
 are read, by however many threads; budgets that hold; failures that cost one answer."""
+import functools
 import hashlib
 import itertools
 import json
@@ -26,12 +27,31 @@ def answer(model, *flags, tokens=48, temp=("--temp", "0"), **options):
             return out["tokens"], hashlib.sha256(f.read()).hexdigest(), out
 
 
+@functools.lru_cache
+def answer_of_demo():
+    return answer(cases.DEMO)[:2]
+
+
+def test_reading_ahead():
+    """What is named a layer ahead is counted, and read only if asked to; the demo model's routers are right in two of three."""
+    def figures(mode):
+        out = answer(cases.DEMO, "--expert-ram", "10%", "--prefetch", mode, "--mtp", "off")[2]["timings"]
+        return out["prefetch"], out["cache"]["ram"]
+    off, ghost, on = (figures(mode) for mode in ("off", "ghost", "on"))
+    assert off[0]["named"] == off[0]["useful"] == ghost[0]["useful"] == ghost[0]["late"] == 0 and off[1] == ghost[1], (off, ghost)
+    assert ghost[0]["named"] == on[0]["named"] == 47 * 4 * 6, ghost  # the first of 48 tokens needs no step
+    assert 0.6 < ghost[0]["right"] / ghost[0]["named"] < 0.8, ghost
+    assert on[0]["useful"] + on[0]["late"] > 100, on
+
+
 def test_same_bits():
     for model in (cases.DEMO, V3):
         want = answer(model)[:2]
         for budget, io, threads in itertools.product(BUDGETS, ("uring", "pread"), ("1", "2")):
             got = answer(model, "--expert-ram", budget, "--io", io, "-t", threads)
             assert got[:2] == want, (model, budget, io, threads)
+    for budget, prefetch, threads in itertools.product(("0", "5%", "50%"), ("off", "ghost", "on", "auto"), ("1", "2")):
+        assert answer(cases.DEMO, "--expert-ram", budget, "--prefetch", prefetch, "-t", threads)[:2] == answer_of_demo(), (budget, prefetch, threads)
     want = answer(cases.DEMO, temp=("--temp", "0.8", "--seed", "3"))[:2]
     for budget in BUDGETS:
         assert answer(cases.DEMO, "--expert-ram", budget, temp=("--temp", "0.8", "--seed", "3"))[:2] == want, budget

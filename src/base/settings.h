@@ -45,7 +45,7 @@ struct settings {
     char *io;                /* --io: auto uring pread mmap */
     uint64_t io_limit;       /* --io-limit: bytes per second; 0 none */
     char *merge;             /* --merge on off */
-    char *prefetch;          /* --prefetch: off auto (ghost, on: not in this build) */
+    char *prefetch;          /* --prefetch: auto off ghost on */
     char *mtp;               /* --mtp: auto off on, or drafts per token: settings_drafts */
     char *gpu;               /* --gpu: auto none (N,N: not in this build) */
     char *heat;              /* --heat FILE: popularity of experts, read at open and written at close */

@@ -62,6 +62,13 @@ void report_timings(struct str *out, const struct sluice_engine *engine, const s
         str_puts(out, i == 0 ? "" : ", ");
         cache_tier(out, engine, tiers[i]);
     }
+    static const char *const ahead[] = { "named", "right", "useful", "late", "wasted", "wasted_bytes" };
+    str_puts(out, "}, \"prefetch\": {");
+    for (size_t i = 0; i < sizeof(ahead) / sizeof(*ahead); i++) {
+        char name[48];
+        snprintf(name, sizeof(name), "prefetch.%s", ahead[i]);
+        str_printf(out, "%s\"%s\": %" PRIu64, i == 0 ? "" : ", ", ahead[i], sluice_engine_counter(engine, name));
+    }
     str_printf(out, "}, \"draft\": {\"drafted\": %" PRIu64 ", \"accepted\": %" PRIu64 "}, \"steps_down\": ", sluice_engine_counter(engine, "draft.drafted"),
                sluice_engine_counter(engine, "draft.accepted"));
     char *steps = sluice_engine_steps_down_json(engine);

@@ -11,6 +11,7 @@
 
 #include "src/run/bulk_choice.h"
 #include "src/run/engine_nodes.h"
+#include "src/run/prefetch.h"
 #include "src/run/probe.h"
 #include "src/run/profiles.h"
 #include "src/run/step.h"
@@ -96,8 +97,7 @@ static void announce_choices(struct engine *g)
         const char *what, *value, *why, *brief;
     } facts[] = {
         {"gpu", s->gpu, "none: this build has no GPU back end", "no GPU"},
-        {"prefetch", s->prefetch, g->plan.staging_slots > 0 ? "of the next layer of prompts only" : "off: all experts are in RAM",
-         g->plan.staging_slots > 0 ? "no prediction" : "all experts in RAM"},
+        {"prefetch", g->plan.staging_slots > 0 ? "" : s->prefetch, "off: all experts are in RAM", "all experts in RAM"},
     };
     char line[160] = "";
     for (size_t i = 0; i < ARRAY_LEN(facts); i++) {
@@ -436,7 +436,8 @@ static int open_all(struct engine *g, const struct settings *settings, const str
     announce_choices(g);
     r = open_pool_and_weights(g, hooks, &flags, threads, e);
     r = r < 0 ? r : fingerprint(g, e);
-    return r < 0 ? r : open_heat(g, e);
+    r = r < 0 ? r : open_heat(g, e);
+    return r < 0 || g->store == NULL ? r : prefetch_create(g, &g->prefetch, e);
 }
 
 int engine_open(const struct settings *settings, const struct engine_hooks *hooks, struct engine **ret, struct error *e)
@@ -465,6 +466,7 @@ void engine_close(struct engine *g)
         return;
     }
     close_heat(g);
+    prefetch_destroy(g->prefetch);
     steps_deinit(g);
     store_destroy(g->store);
     reader_destroy(g->expert_reader);

@@ -36,6 +36,7 @@ struct step_down {
 
 struct step;
 struct foresee;
+struct prefetch;
 
 struct engine {
     bool open;                /* engine_open succeeded */
@@ -78,6 +79,7 @@ struct engine {
     float *cos_sin;      /* [context, rope/2, 2] */
     struct buffer cos_sin_memory;
     struct step *steps[STEPS_OPEN_MAX];
+    struct prefetch *prefetch; /* NULL: nothing is read ahead but for prompts */
     struct foresee *foresee; /* who watches; NULL: nobody. Belongs to its creator */
     uint32_t sessions;   /* alive */
 

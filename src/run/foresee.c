@@ -59,7 +59,9 @@ int foresee_create(struct engine *g, const struct foresee_options *o, struct for
         foresee_destroy(f);
         return r;
     }
-    g->foresee = f;
+    if (!o->apart) {
+        g->foresee = f;
+    }
     *ret = f;
     return 0;
 }
@@ -123,6 +125,22 @@ void foresee_routed(struct engine *g, const struct batch *b, uint32_t layer)
     }
 }
 
+int foresee_ask(struct foresee *f, const struct batch *b, uint32_t first, uint32_t n, uint32_t layer, const float *extra, const float **ret_logits, struct error *e)
+{
+    struct engine *g = f->engine;
+    const struct shape *s = g->shape;
+    const struct resident_layer *l = &g->resident->layers[layer];
+    size_t stride = row_stride(s->hidden);
+    memcpy(f->in, b->x + first * stride, n * stride * sizeof(float));
+    if (extra != NULL) {
+        g->ops.add(&(struct add_args){.x = extra + first * stride, .y = f->in, .n = n * stride});
+    }
+    g->ops.rmsnorm(&(struct rmsnorm_args){.x = f->in, .x_stride = stride, .w = l->vector[ROLE_FFN_NORM], .y = f->in, .y_stride = stride, .n = n, .cols = s->hidden, .eps = s->rms_eps});
+    struct activation a = {.x = f->in, .stride = stride, .n = n, .cols = s->hidden, .form = g->work.form};
+    *ret_logits = f->logits;
+    return products_run(g, &(struct product){&l->matrix[ROLE_ROUTER], f->logits, s->experts}, 1, &a, &(struct span){0, n, false}, 1, true, e);
+}
+
 /* The router of layer `to` on the rows' states, `extra` [n, stride(hidden)] added (NULL: as they are). */
 static int gate(struct foresee *f, const struct batch *b, enum foresight source, uint32_t to, const float *extra, struct error *e)
 {
@@ -131,21 +149,14 @@ static int gate(struct foresee *f, const struct batch *b, enum foresight source,
     if (!wants(f, source) || to >= s->layers || !shape_layer_is_moe(s, to)) {
         return 0;
     }
-    const struct resident_layer *l = &g->resident->layers[to];
-    size_t stride = row_stride(s->hidden);
     int r = 0;
     for (uint32_t first = 0, n; first < b->n && r == 0; first += n) {
+        const float *logits;
         n = min_u32(OPS_MAX_ROWS, b->n - first);
-        memcpy(f->in, b->x + first * stride, n * stride * sizeof(float));
-        if (extra != NULL) {
-            g->ops.add(&(struct add_args){.x = extra + first * stride, .y = f->in, .n = n * stride});
-        }
-        g->ops.rmsnorm(&(struct rmsnorm_args){.x = f->in, .x_stride = stride, .w = l->vector[ROLE_FFN_NORM], .y = f->in, .y_stride = stride, .n = n, .cols = s->hidden, .eps = s->rms_eps});
-        struct activation a = {.x = f->in, .stride = stride, .n = n, .cols = s->hidden, .form = g->work.form};
-        r = products_run(g, &(struct product){&l->matrix[ROLE_ROUTER], f->logits, s->experts}, 1, &a, &(struct span){0, n, false}, 1, true, e);
+        r = foresee_ask(f, b, first, n, to, extra, &logits, e);
         for (uint32_t i = 0; i < n && r == 0; i++) {
             if (!b->rows[first + i].shadow) {
-                show_router(f, &b->rows[first + i], source, to, f->logits + (size_t)i * s->experts);
+                show_router(f, &b->rows[first + i], source, to, logits + (size_t)i * s->experts);
             }
         }
     }

@@ -29,11 +29,16 @@ struct foresee_options {
     /* The MTP layer's row `row`: its input (the product of eh) and its output after the norm, [2 * hidden]. May be NULL. */
     void (*on_mtp)(void *ctx, const struct session *s, uint32_t row, const float *state);
     void *ctx;
+    bool apart;             /* the token loop tells it nothing, its owner asks (foresee_ask) */
 };
 
 /* Watches all steps of g from now on until destroyed; one at a time. */
 int foresee_create(struct engine *g, const struct foresee_options *o, struct foresee **ret, struct error *e);
 void foresee_destroy(struct foresee *f); /* accepts NULL */
+
+/* Products of the router of `layer` with the states of rows [first, first + n), n <= OPS_MAX_ROWS, `extra` [, stride(hidden)] added to
+ * them (NULL: as they are): *ret_logits [n, experts], valid until asked again. Takes work.form if that router is quantised. */
+int foresee_ask(struct foresee *f, const struct batch *b, uint32_t first, uint32_t n, uint32_t layer, const float *extra, const float **ret_logits, struct error *e);
 
 /* Places of the token loop; without somebody who watches they do nothing.
  * routed: work.router_logits hold the products. after_experts: b->x is the state after attention, work.out the shared expert.

@@ -8,6 +8,7 @@
 
 #include "src/run/ffn.h"
 #include "src/run/foresee.h"
+#include "src/run/prefetch.h"
 
 enum { WAVE_MAX = FFN_UNITS_MAX - 1 };
 
@@ -103,21 +104,6 @@ static void sum_task(void *ctx, uint32_t row, uint32_t worker)
     });
 }
 
-/* A long chunk uses nearly all experts of every layer: while the last of this one are computed, the first of the next are read. */
-static void hint_next_layer(struct engine *g, uint32_t layer, const struct moe_lists *l)
-{
-    const struct shape *s = g->shape;
-    struct prediction next[WAVE_MAX];
-    uint32_t n = min_u32(s->experts, WAVE_MAX);
-    if (layer + 1 >= s->layers || !shape_layer_is_moe(s, layer + 1)) {
-        return;
-    }
-    for (uint32_t x = 0; x < n; x++) {
-        next[x] = (struct prediction){{(uint16_t)(layer + 1), (uint16_t)x}, (float)l->n_keys / (float)s->experts, 1};
-    }
-    store_hint(g->store, next, n);
-}
-
 /* All networks of a layer for one span: the shared expert goes with the first wave of the routed ones. */
 static int networks_run(struct engine *g, const struct batch *b, const struct span *span, uint32_t layer, struct activation *norm, struct error *e)
 {
@@ -134,12 +120,13 @@ static int networks_run(struct engine *g, const struct batch *b, const struct sp
     if (r < 0) {
         return r;
     }
-    while ((r = store_next(lease, g->cancel, views, WAVE_MAX, &n_views, e)) == 0 && n_views > 0) {
+    r = prefetch_layer(g->prefetch, b, span, layer, e);
+    while (r == 0 && (r = store_next(lease, g->cancel, views, WAVE_MAX, &n_views, e)) == 0 && n_views > 0) {
         for (uint32_t i = 0; i < n_views; i++) {
             units[n++] = expert_unit(g, &views[i], &lists, span->bulk);
         }
         if (span->bulk && store_waiting(lease) == 0) {
-            hint_next_layer(g, layer, &lists);
+            prefetch_next(g->prefetch, layer, lists.n_keys);
         }
         r = ffn_run(g, norm, units, n, e);
         store_release(lease, views, n_views);

@@ -14,7 +14,7 @@
 #include "src/tier/heat.h"
 #include "src/tier/heat_file.h"
 
-enum { POLL_MS = 100, HALF_LIFE_TOKENS = 64 };
+enum { POLL_MS = 100, HALF_LIFE_TOKENS = 64, HINTS = 256 };
 
 static const double PASSING_WEIGHT = 0.25; /* of a row of a prompt, against one of an answer */
 
@@ -51,6 +51,11 @@ struct store {
     uint32_t n_spare;
     struct expert_key *predicted; /* [slots.n] of which n_predicted were read for hints or are being read */
     uint32_t n_predicted, reserve; /* reserve: slots that no hint takes */
+    struct hint {
+        struct expert_key key;
+        uint64_t expires;         /* the visit it is for */
+    } *hints;                     /* [HINTS] of which n_hints wait for an idle slot, likeliest first */
+    uint32_t n_hints;
     struct expert_key *warm;      /* [slots.n] of which n_warm stay and are still to be read, hottest last */
     uint32_t n_warm;
     struct evict evict;
@@ -76,7 +81,7 @@ static uint64_t own_tables_bytes(const struct weights *w, uint64_t slots)
 {
     uint64_t experts = w->shape.experts, lease = sizeof(uint16_t) + sizeof(uint8_t) + sizeof(bool);
     uint64_t visit = sizeof(struct expert_key) + sizeof(struct evict_answer) + sizeof(uint32_t);
-    return align_up_u64(shape_all_layers(&w->shape) * experts * sizeof(struct expert) + slots * (sizeof(uint32_t) + 2 * sizeof(struct expert_key)) +
+    return align_up_u64(HINTS * sizeof(struct hint) + shape_all_layers(&w->shape) * experts * sizeof(struct expert) + slots * (sizeof(uint32_t) + 2 * sizeof(struct expert_key)) +
                         experts * visit + STORE_LEASES * experts * lease, SLOT_PAGE);
 }
 
@@ -111,6 +116,7 @@ static int allocate_tables(struct store *s, struct account *account, struct erro
     }
     char *at = s->tables.data;
     s->state = carve(&at, (size_t)s->layers * s->experts * sizeof(*s->state)); /* from the strictest alignment down */
+    s->hints = carve(&at, HINTS * sizeof(*s->hints));
     s->answers = carve(&at, s->experts * sizeof(*s->answers));
     s->spare = carve(&at, s->slots.n * sizeof(*s->spare));
     s->predicted = carve(&at, s->slots.n * sizeof(*s->predicted));
@@ -233,7 +239,7 @@ static int open_streaming(struct store *s, const struct store_options *o, const 
     for (uint32_t i = 0; i < s->slots.n; i++) {
         s->spare[s->n_spare++] = s->slots.n - 1 - i;
     }
-    s->reserve = (o->staging + 1) / 2;
+    s->reserve = o->staging / 4;
     int r = evict_init(&s->evict, &eo, e);
     return r < 0 ? r : fetch_init(&s->fetch, o->reader, o->requests, &s->slots, fingerprints, e);
 }
@@ -514,6 +520,24 @@ static bool ask(struct store *s, struct expert_key key)
     return x->state == READY;
 }
 
+/* Reads on what was hinted, into slots that nobody waits for. */
+static void read_hinted(struct store *s)
+{
+    uint32_t at = 0;
+    for (; at < s->n_hints && s->n_spare > s->reserve && fetch_has_room(&s->fetch); at++) {
+        const struct hint *h = &s->hints[at];
+        struct expert *x = expert_of(s, h->key);
+        if (x->state == ABSENT && x->users == 0 && h->expires > s->visit) {
+            start(s, h->key, READ_PREDICTED);
+            x->predicted = true;
+            x->expires = h->expires;
+            s->predicted[s->n_predicted++] = h->key;
+        }
+    }
+    s->n_hints -= at;
+    memmove(s->hints, s->hints + at, s->n_hints * sizeof(*s->hints));
+}
+
 static struct lease *free_lease(struct store *s)
 {
     for (uint32_t i = 0; i < STORE_LEASES; i++) {
@@ -524,8 +548,8 @@ static struct lease *free_lease(struct store *s)
     return NULL;
 }
 
-/* Starts reads of what the lease asks for, as far as there are slots. */
-static void start_reads(struct lease *l)
+/* Starts reads of what the lease asks for, as far as there are slots. Returns whether nothing of it waits for one. */
+static bool start_reads(struct lease *l)
 {
     struct store *s = l->store;
     for (uint32_t i = 0; i < l->n && !s->all; i++) {
@@ -537,10 +561,11 @@ static void start_reads(struct lease *l)
             expire_predictions(s, true);
         }
         if (s->n_spare == 0 || !fetch_has_room(&s->fetch)) {
-            return;
+            return false;
         }
         start(s, key, READ_DEMAND);
     }
+    return true;
 }
 
 int store_begin(struct store *s, const struct store_visit *v, struct lease **ret, struct error *e)
@@ -619,7 +644,9 @@ int store_next(struct lease *l, const atomic_int *cancel, struct expert_view *vi
         if (r < 0) {
             return r;
         }
-        start_reads(l);
+        if (start_reads(l)) {
+            read_hinted(s);
+        }
         *ret_n = collect_ready(l, views, max);
         if (*ret_n > 0 || l->handed_out == l->n || max == 0) {
             return 0;
@@ -683,6 +710,9 @@ void store_end(struct lease *l)
         }
     }
     l->open = false;
+    if (!l->store->all) {
+        read_hinted(l->store);
+    }
 }
 
 /* ---- hints ---- */
@@ -696,11 +726,15 @@ void store_hint(struct store *s, const struct prediction *p, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         struct expert *x = expert_of(s, p[i].key);
         evict_expect(&s->evict, p[i].key, s->visit + p[i].ahead, p[i].probability);
-        if (x->state == ABSENT && x->users == 0 && s->n_spare > s->reserve && fetch_has_room(&s->fetch)) {
-            start(s, p[i].key, READ_PREDICTED);
-            x->predicted = true;
-            s->predicted[s->n_predicted++] = p[i].key;
-        }
         x->expires = x->predicted ? s->visit + p[i].ahead : 0;
+        if (x->state == ABSENT && s->n_hints < HINTS) {
+            s->hints[s->n_hints++] = (struct hint){p[i].key, s->visit + p[i].ahead};
+        }
     }
+    for (uint32_t i = 0; i < STORE_LEASES; i++) {
+        if (s->leases[i].open && !start_reads(&s->leases[i])) {
+            return; /* who asks goes first */
+        }
+    }
+    read_hinted(s);
 }

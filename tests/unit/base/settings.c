@@ -83,7 +83,7 @@ static void accepts(void **state)
         { "threads", "8" }, { "threads", "auto" }, { "ubatch", "8" }, { "ctx", "4096" }, { "ctx", "0" },
         { "cache-type-k", "q8_0" }, { "activations", "f32" }, { "isa", "scalar" }, { "numa", "off" }, { "numa", "on" }, { "numa", "0" },
         { "numa", "0,2" }, { "numa", "distribute" }, { "numa", "isolate" }, { "numa", "numactl" }, { "io", "pread" }, { "io", "uring" }, { "io", "mmap" },
-        { "io-limit", "none" }, { "io-limit", "0" }, { "io-limit", "500M" }, { "merge", "off" }, { "merge", "on" }, { "prefetch", "off" }, { "mtp", "off" }, { "mtp", "on" }, { "mtp", "0" }, { "mtp", "8" },
+        { "io-limit", "none" }, { "io-limit", "0" }, { "io-limit", "500M" }, { "merge", "off" }, { "merge", "on" }, { "prefetch", "off" }, { "prefetch", "ghost" }, { "prefetch", "on" }, { "mtp", "off" }, { "mtp", "on" }, { "mtp", "0" }, { "mtp", "8" },
         { "gpu", "none" }, { "bulk", "blas" }, { "reuse", "aligned" }, { "expert-groups", "off" },
         { "pre-tokenizer", "deepseek-v3" }, { "model", "/a b/c" }, { "machine", "m.json" },
     };
@@ -114,8 +114,6 @@ static void refuses(void **state)
         { "numa", "N[,N]", "unknown value" },
         { "gpu", "0", "not in this build" },
         { "gpu", "0,1", "not in this build" },
-        { "prefetch", "ghost", "not in this build" },
-        { "prefetch", "on", "not in this build" },
         { "merge", "yes", "--merge yes: unknown value, expected on|off" },
         { "numa", "interleave", "expected auto|on|off|N[,N]" },
         { "profile", "", "--profile : empty, expected FILE" },

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: reading experts before their layer asks for them. While the experts of a layer are read and computed, the router of the next
+ * layer is asked on the state that is there already, and what it names is hinted to the store. Whether that pays is measured:
+ * seconds per expert that was not in RAM, with hints and without. Must not know: slots, how reads are done. */
+#ifndef SLUICE_RUN_PREFETCH_H
+#define SLUICE_RUN_PREFETCH_H
+
+#include "src/run/batch.h"
+
+enum prefetch_mode { PREFETCH_OFF, PREFETCH_GHOST, PREFETCH_ON, PREFETCH_AUTO };
+
+/* Which of two ways to go is cheaper, by what each has cost. A pure struct, times come in. */
+struct prefetch_governor {
+    double cost[2];    /* seconds per expert that was not in RAM, fading: without hints, with */
+    uint32_t seen[2];  /* tokens of each */
+    uint64_t tokens;
+};
+
+/* Whether the next token goes with hints: both ways in turn at first, then the cheaper one, the other now and then. */
+bool prefetch_governor_choose(const struct prefetch_governor *g);
+
+/* A token with or without hints took so long while so many experts were not in RAM. */
+void prefetch_governor_token(struct prefetch_governor *g, bool hinted, double seconds, uint64_t experts);
+
+struct prefetch;
+
+/* As --prefetch says. *ret is NULL where nothing is to be read ahead: all experts are in RAM, or it is off. Where the model's routers
+ * cannot be asked early, only prompts read ahead, which is announced. */
+int prefetch_create(struct engine *g, struct prefetch **ret, struct error *e);
+void prefetch_destroy(struct prefetch *p); /* accepts NULL */
+
+/* Place of the token loop: b->x of the exact rows [begin, end) is the state after attention of `layer`, work.ids holds the routing,
+ * and the layer's lease has begun. Without `p` it does nothing. */
+int prefetch_layer(struct prefetch *p, const struct batch *b, const struct span *span, uint32_t layer, struct error *e);
+
+/* Place of the token loop: the last experts of a layer of a prompt chunk, which used `used` of them, are about to be computed. A long
+ * chunk uses nearly all experts of every layer: the first of the next one are read meanwhile. */
+void prefetch_next(struct prefetch *p, uint32_t layer, uint32_t used);
+
+#endif
