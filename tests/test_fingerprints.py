@@ -113,6 +113,21 @@ def test_one_bit_is_found():
         cases.sluice("check", "-m", model)
 
 
+def test_streamed_experts():
+    """Whichever experts of a layer are used first: they are named, and nothing else is refused before."""
+    for model in copies():
+        write(model)
+        where, tensors = places(model), stored(model)["tensors"]
+        layer = min(int(re.search(r"(?:blk|layers)\.(\d+)\.", n)[1]) for n in tensors if "_exps." in n or ".experts." in n)
+        hit = [n for n in tensors if re.search(rf"(blk|layers)\.{layer}\.(ffn_up_exps\.|mlp\.experts\.\d+\.up_proj\.weight$)", n)]
+        for name in hit:
+            parts = len(tensors[name]["parts"])
+            for k in range(parts):
+                flip(where[name][0], where[name][1] + tensors[name]["bytes"] // parts * k)
+        line = refused(1, [f"layer {layer}, expert", "damaged", "_exps." if os.path.isfile(model) else "up_proj"], "run", "-m", model, *GREEDY, "--expert-ram", "0")
+        assert any(n in line for n in hit), line
+
+
 def test_changed_model():
     """The same bytes with another time are good; others were changed on purpose, perhaps."""
     for model in copies():

@@ -47,11 +47,13 @@ def test_reading_ahead():
 def test_same_bits():
     for model in (cases.DEMO, V3):
         want = answer(model)[:2]
-        for budget, io, threads in itertools.product(BUDGETS, ("uring", "pread"), ("1", "2")):
+        for budget, io, threads in itertools.product(BUDGETS, ("uring", "pread", "mmap"), ("1", "2")):
             got = answer(model, "--expert-ram", budget, "--io", io, "-t", threads)
             assert got[:2] == want, (model, budget, io, threads)
     for budget, prefetch, threads in itertools.product(("0", "5%", "50%"), ("off", "ghost", "on", "auto"), ("1", "2")):
         assert answer(cases.DEMO, "--expert-ram", budget, "--prefetch", prefetch, "-t", threads)[:2] == answer_of_demo(), (budget, prefetch, threads)
+    for flags in (("--merge", "off"), ("--io-limit", "100M")):
+        assert answer(cases.DEMO, "--expert-ram", "5%", *flags)[:2] == answer_of_demo(), flags
     want = answer(cases.DEMO, temp=("--temp", "0.8", "--seed", "3"))[:2]
     for budget in BUDGETS:
         assert answer(cases.DEMO, "--expert-ram", budget, temp=("--temp", "0.8", "--seed", "3"))[:2] == want, budget
