@@ -9,6 +9,7 @@
 
 #include "io/container_build.h"
 #include "io/shard_name.h"
+#include "src/base/str.h"
 
 static char *copy(const char *text, size_t len)
 {
@@ -182,4 +183,15 @@ const char *container_where(const struct container *c, const struct tensor *t, c
 {
     snprintf(out, out_bytes, "%s: tensor %s", shard_base_name(c->files[t->file].path), t->name);
     return out;
+}
+
+char *container_beside(const struct container *c, const char *suffix)
+{
+    struct str s = {0};
+    if (c->kind == CONTAINER_GGUF) {
+        str_printf(&s, "%s.%s", c->files[0].path, suffix);
+    } else {
+        str_printf(&s, "%s/model.%s", c->folder, suffix);
+    }
+    return str_take(&s, NULL);
 }

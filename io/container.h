@@ -55,6 +55,10 @@ void container_close(struct container *c);
 
 const struct tensor *container_find(const struct container *c, const char *name);
 
+/* Path of a file that belongs to the model: MODEL.gguf.SUFFIX, or model.SUFFIX in a folder of safetensors. The caller frees; NULL:
+ * no memory. */
+char *container_beside(const struct container *c, const char *suffix);
+
 /* "model-00001.safetensors: tensor NAME" for messages; returns out. */
 const char *container_where(const struct container *c, const struct tensor *t, char *out, size_t out_bytes);
 

@@ -139,8 +139,7 @@ def test_refusals():
             refused("no model given", verb, "--tokens-file", texts)
             refused("no texts given", verb, *model)
             refused("--bogus is no flag", verb, "--bogus")
-        for verb in ("record", "fit"):
-            refused("where to?", verb, *model, "--tokens-file", texts)
+        refused("where to?", "record", *model, "--tokens-file", texts)
         for content, part in (("[]", "a list of token ids"), ("[[]]", "text 0: expected a list"), ("[[1],[2,-1]]", "text 1, token 1"), ("{", "bad.json"),
                               ('[[1,"x"]]', "text 0, token 1"), ("3", "not one object or list"), ("{}", "a list of token ids"), ("[[1],2]", "text 1: expected a list")):
             with open(os.path.join(d, "bad.json"), "w", encoding="ascii") as f:
@@ -159,13 +158,32 @@ def test_refusals():
 def test_without_learned_predictors_and_without_mtp():
     with tempfile.TemporaryDirectory() as d:
         texts = write(d, "t.json", REFERENCE["windows"][0][:40])
-        names = {p["name"] for p in cases.sluice_json("trace", "predict", "-m", cases.DEMO, "--tokens-file", texts, "--json", "--mtp", "off")["predictors"]}
-        assert names == {"popularity", "previous-token", "gate", "gate-shared", "gate-full", "gate-two-layers", "fused"}
+        got = cases.sluice_json("trace", "predict", "-m", cases.DEMO, "--tokens-file", texts, "--predictors", "off", "--json", "--mtp", "off")
+        names = {p["name"] for p in got["predictors"]}
+        assert got["learned"] == "" and names == {"popularity", "previous-token", "gate", "gate-shared", "gate-full", "gate-two-layers", "fused"}
         plot = os.path.join(d, "plot.svg")
-        text = cases.sluice("trace", "predict", "-m", cases.DEMO, "--tokens-file", texts, "--plot", plot).stdout.decode()
+        text = cases.sluice("trace", "predict", "-m", cases.DEMO, "--tokens-file", texts, "--predictors", "off", "--plot", plot).stdout.decode()
         with open(plot, encoding="ascii") as f:
             assert f.read().count("<polyline") == len(LEADS)
         assert "shadow-row " in text and "mtp-probe" not in text and "drafts right" in text
+
+
+def test_what_was_learned_sits_beside_the_model():
+    with tempfile.TemporaryDirectory() as d:
+        texts = write(d, "t.json", REFERENCE["windows"][0][:40])
+        got = cases.sluice_json("trace", "predict", "-m", cases.DEMO, "--tokens-file", texts, "--json")
+        assert got["learned"] == os.path.join(cases.DEMO, "model.sluice-predict") and "mtp-probe" in {p["name"] for p in got["predictors"]}
+        off = cases.sluice_json("trace", "predict", "-m", cases.DEMO, "--tokens-file", texts, "--json", "--mtp", "off")
+        assert {p["name"] for p in off["predictors"]} >= {"token-table", "gate"}  # one file with and without the MTP layer
+        folder = os.path.join(d, "copy")
+        os.mkdir(folder)
+        for name in os.listdir(cases.DEMO):
+            os.symlink(os.path.join(cases.DEMO, name), os.path.join(folder, name))
+        os.remove(os.path.join(folder, "model.sluice-predict"))
+        cases.sluice("trace", "fit", "-m", folder, "--mtp", "off", "--tokens-file", texts)
+        got = cases.sluice_json("trace", "predict", "-m", folder, "--tokens-file", texts, "--json")
+        names = {p["name"] for p in got["predictors"]}
+        assert got["learned"] == os.path.join(folder, "model.sluice-predict") and "token-table" in names and "mtp-probe" not in names
 
 
 if __name__ == "__main__":

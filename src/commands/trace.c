@@ -16,7 +16,7 @@ static const char help_text[] =
     "usage: sluice trace simulate TRACE.csv[.gz] [flags]\n"
     "       sluice trace report TRACE.csv[.gz] [flags]\n"
     "       sluice trace record -m MODEL --tokens-file FILE -o TRACE.csv[.gz] [--shadow]\n"
-    "       sluice trace fit -m MODEL --tokens-file FILE -o PREDICTORS\n"
+    "       sluice trace fit -m MODEL --tokens-file FILE [-o PREDICTORS]\n"
     "       sluice trace predict -m MODEL --tokens-file FILE [--predictors PREDICTORS] [flags]\n"
     "\n"
     "simulate plays a routing trace through the cache decisions of the engine: hit ratio, admissions per token and distance\n"
@@ -45,9 +45,9 @@ static const char help_rest[] =
     "record, fit, predict (with the settings of `sluice run`):\n"
     "  -m PATH                model\n"
     "  --tokens-file FILE     texts as token ids: a JSON list, or a list of lists\n"
-    "  -o FILE                what to write\n"
+    "  -o FILE                what to write; fit's default: beside the model, model.sluice-predict or MODEL.gguf.sluice-predict\n"
     "  --shadow               record: with the experts that a shadow row predicts while the token before is computed\n"
-    "  --predictors FILE      predict: what fit has written; default: popularity from nothing, no token table, no probes\n"
+    "  --predictors FILE      predict: what fit has written; default: the file beside the model, if there is one; off: nothing learned before\n"
     "  --first-position N     predict: positions below N of each text are learned from and not counted; default 0\n"
     "  --plot FILE.svg        predict: the chances and what happened, as a plot\n"
     "  --json                 predict: figures as JSON\n"
@@ -59,8 +59,8 @@ static const char help_rest[] =
     "  sluice trace simulate routing.csv.gz --cache 10% --policy odds-ahead --json\n"
     "  sluice trace report routing.csv --experts 256 --top 20\n"
     "  sluice trace record -m models/demo --tokens-file texts.json -o routing.csv.gz --shadow\n"
-    "  sluice trace fit -m models/demo --tokens-file texts.json -o demo.predictors\n"
-    "  sluice trace predict -m models/demo --tokens-file held-out.json --predictors demo.predictors --first-position 66\n";
+    "  sluice trace fit -m model.gguf --tokens-file texts.json\n"
+    "  sluice trace predict -m models/demo --tokens-file held-out.json --first-position 66 --plot chances.svg\n";
 
 static const struct {
     const char *verb;

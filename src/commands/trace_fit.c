@@ -97,7 +97,7 @@ static int solve_probes(struct fit *f, struct error *e)
 
 static int allocate(struct fit *f, struct error *e)
 {
-    const struct learned_shape s = trace_model_learned_shape(f->model);
+    const struct learned_shape s = foresee_learned_shape(f->model->engine);
     size_t longest = f->model->texts.longest;
     if (s.layers > TOKEN_TABLE_LAYERS || s.vocab > TOKEN_TABLE_VOCAB || s.experts > TOKEN_TABLE_EXPERTS) {
         return error_set(e, ERROR_FORMAT, "%u tokens, %u layers, %u experts: the token table holds at most %d, %d, %d", s.vocab, s.layers, s.experts,
@@ -169,16 +169,16 @@ int trace_fit(int argc, char **argv, const volatile int *cancel, bool *ret_help,
 {
     struct trace_model m = {0};
     const char *out = NULL;
+    char *beside = NULL;
     const struct argument own[] = {{"-o", NULL, &out}, {0}};
     struct fit f = {.model = &m};
     int r = trace_model_arguments(&m, argc, argv, own, ret_help, e);
-    if (r == 0 && !*ret_help && out == NULL) {
-        r = error_set(e, ERROR_USAGE, "where to? -o FILE; see `sluice trace --help`");
-    }
     if (r == 0 && !*ret_help) {
         r = trace_model_open(&m, cancel, e);
-        r = r < 0 ? r : fit(&f, out, e);
+        r = r < 0 ? r : trace_model_predictors(&m, &beside, e);
+        r = r < 0 ? r : fit(&f, out != NULL ? out : beside, e);
         deinit(&f);
+        free(beside);
     }
     trace_model_deinit(&m);
     return r;

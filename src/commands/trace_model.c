@@ -68,15 +68,10 @@ void trace_model_deinit(struct trace_model *m)
     *m = (struct trace_model){0};
 }
 
-struct learned_shape trace_model_learned_shape(const struct trace_model *m)
+int trace_model_predictors(const struct trace_model *m, char **ret, struct error *e)
 {
-    const struct shape *s = m->engine->shape;
-    struct learned_shape l = {.vocab = s->vocab, .layers = s->layers, .experts = s->experts, .inputs = s->mtp_layers ? 2 * s->hidden : 0};
-    memcpy(l.fingerprint, m->engine->fingerprint, sizeof(l.fingerprint));
-    while (l.first_layer < s->layers && !shape_layer_is_moe(s, l.first_layer)) {
-        l.first_layer++;
-    }
-    return l;
+    *ret = container_beside(m->engine->weights->containers[0], "sluice-predict");
+    return *ret != NULL ? 0 : error_nomem(e, "path", strlen(m->settings.model));
 }
 
 int trace_model_feed(const struct trace_model *m, const struct trace_text *t, const struct session_hooks *hooks, bool mtp, struct error *e)

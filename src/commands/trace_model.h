@@ -26,8 +26,8 @@ int trace_model_arguments(struct trace_model *m, int argc, char **argv, const st
 int trace_model_open(struct trace_model *m, const volatile int *cancel, struct error *e);
 void trace_model_deinit(struct trace_model *m); /* in any state after all zero */
 
-/* What the file of learned predictors says of this model, for reading and writing one. */
-struct learned_shape trace_model_learned_shape(const struct trace_model *m);
+/* Path of the file of learned predictors that sits beside the model; the caller frees. */
+int trace_model_predictors(const struct trace_model *m, char **ret, struct error *e);
 
 /* A whole text at once: prompt chunks, with MTP rows if asked. */
 int trace_model_feed(const struct trace_model *m, const struct trace_text *t, const struct session_hooks *hooks, bool mtp, struct error *e);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/file.h"
 #include "src/commands/trace.h"
 #include "src/commands/trace_model.h"
 #include "src/commands/trace_predict.h"
@@ -140,7 +141,7 @@ static void deinit(struct ghost *g)
 static int predict(struct ghost *g, const char *file, const struct show *show, struct error *e)
 {
     const struct shape *s = g->model->engine->shape;
-    const struct learned_shape shape = trace_model_learned_shape(g->model);
+    const struct learned_shape shape = foresee_learned_shape(g->model->engine);
     struct learned learned = {0};
     if (g->first_position >= g->model->texts.longest) {
         return error_set(e, ERROR_USAGE, "--first-position %u: nothing is counted, the longest text has %u tokens", g->first_position, g->model->texts.longest);
@@ -156,7 +157,7 @@ static int predict(struct ghost *g, const char *file, const struct show *show, s
     r = r < 0 ? r : run_texts(g, o.learned, e);
     if (r == 0) {
         struct str out = {0};
-        const struct predict_report report = {.predict = g->predict, .exact = &g->exact, .texts = g->model->texts.n, .first_position = g->first_position,
+        const struct predict_report report = {.predict = g->predict, .exact = &g->exact, .texts = g->model->texts.n, .learned = file, .first_position = g->first_position,
                                               .drafted = s->mtp_layers > 0 ? g->drafted : 0, .right = g->right};
         (show->json ? predict_report_json : predict_report_text)(&report, &out);
         r = arguments_print(&out, e);
@@ -181,14 +182,20 @@ int trace_predict(int argc, char **argv, const volatile int *cancel, bool *ret_h
     struct trace_model m = {0};
     struct ghost g = {.model = &m};
     const char *file = NULL, *first = NULL;
+    char *beside = NULL;
     struct show show = {0};
     const struct argument own[] = {{"--predictors", NULL, &file}, {"--first-position", NULL, &first}, {"--json", &show.json, NULL}, {"--plot", NULL, &show.plot}, {0}};
     int r = trace_model_arguments(&m, argc, argv, own, ret_help, e);
     r = r < 0 ? r : read_first_position(first, &g.first_position, e);
     if (r == 0 && !*ret_help) {
         r = trace_model_open(&m, cancel, e);
-        r = r < 0 ? r : predict(&g, file, &show, e);
+        r = r < 0 ? r : trace_model_predictors(&m, &beside, e);
+        if (r == 0 && file == NULL && file_exists(beside)) {
+            file = beside;
+        }
+        r = r < 0 ? r : predict(&g, file != NULL && strcmp(file, "off") != 0 ? file : NULL, &show, e);
         deinit(&g);
+        free(beside);
     }
     trace_model_deinit(&m);
     return r;

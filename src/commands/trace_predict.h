@@ -14,6 +14,7 @@ struct predict_report {
     const struct predict *predict;
     const struct recall *exact; /* one list: the shadow row with every draft right; no rows: there was none */
     size_t texts;
+    const char *learned;        /* path of the file of learned predictors; NULL: none */
     uint32_t first_position;
     uint64_t drafted, right;    /* positions with a draft, and with the right one */
 };

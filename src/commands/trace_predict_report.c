@@ -3,6 +3,7 @@
 #include "src/commands/trace_predict.h"
 
 #include <stdbool.h>
+#include <string.h>
 
 /* A line of the table: a list of a recall. */
 struct line {
@@ -110,6 +111,7 @@ void predict_report_text(const struct predict_report *r, struct str *out)
     if (r->drafted > 0) {
         str_printf(out, "; drafts right: %.1f %%", 100 * (double)r->right / (double)r->drafted);
     }
+    str_printf(out, "; learned before: %s", r->learned != NULL ? r->learned : "nothing");
     str_puts(out, "\nrecall of used experts in percent, plain/weighted by gate, mean over layers; plain by layer at the second budget\n\n");
     str_printf(out, "%-20s %-14s", "predictor", "lead");
     for (uint32_t b = 0; b < RECALL_BUDGETS; b++) {
@@ -178,7 +180,9 @@ void predict_report_json(const struct predict_report *r, struct str *out)
     const struct recall *recall = predict_recall(r->predict);
     struct line lines[LINES];
     uint32_t n = lines_of(r, lines);
-    str_printf(out, "{\"texts\": %zu, \"first_position\": %u, \"experts\": %u, \"experts_used\": %u, \"drafted\": %llu, \"drafts_right\": %llu, \"budgets\": [",
+    str_puts(out, "{\"learned\": ");
+    str_json(out, r->learned != NULL ? r->learned : "", r->learned != NULL ? strlen(r->learned) : 0);
+    str_printf(out, ", \"texts\": %zu, \"first_position\": %u, \"experts\": %u, \"experts_used\": %u, \"drafted\": %llu, \"drafts_right\": %llu, \"budgets\": [",
                r->texts, r->first_position, recall->experts, recall->used, (unsigned long long)r->drafted, (unsigned long long)r->right);
     for (uint32_t b = 0; b < RECALL_BUDGETS; b++) {
         str_printf(out, "%s%u", b > 0 ? ", " : "", recall->budget[b]);

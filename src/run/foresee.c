@@ -2,9 +2,10 @@
 /* Owns: foresee.h. Rows go eight at a time, so that buffers stay small. Must not know: what is predicted from the scores. */
 #include "src/run/foresee.h"
 
-#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "common/exact.h"
 #include "src/run/product.h"
@@ -23,6 +24,23 @@ struct foresee {
 static const uint32_t PROBES = 1u << FORESEE_PROBE | 1u << FORESEE_PROBE_DRAFT;
 
 static bool wants(const struct foresee *f, enum foresight source) { return f->o.wanted >> source & 1; }
+
+struct learned_shape foresee_learned_shape(const struct engine *g)
+{
+    const struct shape *s = g->shape;
+    struct learned_shape l = {.vocab = s->vocab, .layers = s->layers, .experts = s->experts, .inputs = s->mtp_layers ? 2 * s->hidden : 0};
+    uint64_t hash = 0;
+    while (l.first_layer < s->layers && !shape_layer_is_moe(s, l.first_layer)) {
+        l.first_layer++;
+    }
+    for (uint32_t i = l.first_layer; i < s->layers; i++) {
+        const float *const *v = g->resident->layers[i].vector;
+        hash = XXH3_64bits_withSeed(v[ROLE_FFN_NORM], s->hidden * sizeof(float), hash);
+        hash = v[ROLE_ROUTER_BIAS] != NULL ? XXH3_64bits_withSeed(v[ROLE_ROUTER_BIAS], s->experts * sizeof(float), hash) : hash;
+    }
+    snprintf(l.fingerprint, sizeof(l.fingerprint), "%016llx", (unsigned long long)hash);
+    return l;
+}
 
 static int open_probes(struct foresee *f, struct error *e)
 {

@@ -32,6 +32,10 @@ struct foresee_options {
     bool apart;             /* the token loop tells it nothing, its owner asks (foresee_ask) */
 };
 
+/* What a file of learned predictors says of this model: of the main layers' norms and routers' biases, so that one file serves all
+ * formats of a model, with its MTP layer and without. */
+struct learned_shape foresee_learned_shape(const struct engine *g);
+
 /* Watches all steps of g from now on until destroyed; one at a time. */
 int foresee_create(struct engine *g, const struct foresee_options *o, struct foresee **ret, struct error *e);
 void foresee_destroy(struct foresee *f); /* accepts NULL */

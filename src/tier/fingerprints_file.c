@@ -17,15 +17,7 @@ enum { LIMIT_BYTES = 256 << 20, VERSION = 1, DIGITS = 16 };
 #define HASH_NAME "XXH3-64"
 #define ANEW "delete it, or write it anew: sluice check -m MODEL --write-fingerprints"
 
-char *fingerprints_path(const struct container *c)
-{
-    struct str s = {0};
-    if (c->kind == CONTAINER_GGUF) {
-        str_printf(&s, "%s.sluice-xxh", c->files[0].path);
-        return str_take(&s, NULL);
-    }
-    return file_join(c->folder, "model.sluice-xxh");
-}
+char *fingerprints_path(const struct container *c) { return container_beside(c, "sluice-xxh"); }
 
 static const char *base_name(const struct file *f)
 {

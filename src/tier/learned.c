@@ -181,12 +181,20 @@ static const char *fault_of(const struct learned *l, uint64_t entries)
 static int read_all(struct learned *l, const struct source *s, struct error *e)
 {
     struct field f[FIELDS];
+    uint32_t n;
     const struct safetensors_tensor *t = find(s, "table.expert");
     uint64_t entries = t != NULL && t->n_dims == 1 ? t->dims[0] : 0;
-    uint32_t n = fields_of(l, entries, f);
+    (void)fields_of(l, entries, f);
     int r = read_fingerprint(s, &f[0], l->shape.fingerprint, e);
     r = r < 0 ? r : allocate_table(l, entries, e);
-    fields_of(l, entries, f);
+    if (l->probe_weight != NULL && find(s, "probe.weight") == NULL) { /* learned without an MTP layer */
+        free(l->probe_weight);
+        free(l->probe_bias);
+        l->probe_weight = NULL;
+        l->probe_bias = NULL;
+        l->shape.inputs = 0;
+    }
+    n = fields_of(l, entries, f);
     for (uint32_t i = 1; r == 0 && i < n; i++) {
         r = read_field(s, &f[i], e);
     }

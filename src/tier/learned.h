@@ -11,7 +11,7 @@
 
 enum { LEARNED_PROBES = 2 }; /* experts of the token that the MTP layer has read, and of the one it drafts */
 
-enum { LEARNED_FINGERPRINT = 32 };
+enum { LEARNED_FINGERPRINT = 16 };
 
 struct learned_shape {
     char fingerprint[LEARNED_FINGERPRINT + 1]; /* of the model */
@@ -37,7 +37,7 @@ void learned_deinit(struct learned *l); /* accepts an all-zero one */
 /* The file appears whole or not at all. */
 int learned_write(const struct learned *l, const char *path, struct error *e);
 
-/* Refuses, naming file and field, what is damaged or belongs to another model than `s`. */
+/* Refuses, naming file and field, what is damaged or belongs to another model than `s`. Probes that the file has not are left out. */
 int learned_read(struct learned *l, const struct learned_shape *s, const char *path, struct error *e);
 
 #endif

@@ -187,7 +187,7 @@ static void test_fuser_knows_nothing_at_first(void **state)
 
 /* ---- what was learned ---- */
 
-static const struct learned_shape shape = {.fingerprint = "0123456789abcdef0123456789abcdef", .vocab = 7, .layers = 3, .experts = 8, .first_layer = 1, .inputs = 4};
+static const struct learned_shape shape = {.fingerprint = "0123456789abcdef", .vocab = 7, .layers = 3, .experts = 8, .first_layer = 1, .inputs = 4};
 
 static void make_learned(struct learned *l)
 {
@@ -249,6 +249,13 @@ static void test_learned_file(void **state)
     other = shape;
     other.inputs = 6;
     refuse(path, &other, "probe.weight");
+    struct learned_shape more = shape;
+    l.shape.inputs = 0; /* a file without probes */
+    assert_int_equal(learned_write(&l, path, &e), 0);
+    assert_int_equal(learned_read(&got, &more, path, &e), 0);
+    assert_true(got.probe_weight == NULL && got.probe_bias == NULL && got.shape.inputs == 0);
+    learned_deinit(&got);
+    l.shape.inputs = shape.inputs;
     l.table.begin[1] = 3;
     assert_int_equal(learned_write(&l, path, &e), 0);
     refuse(path, &shape, "table.begin does not rise");
