@@ -98,6 +98,22 @@ def test_popularity_is_kept():
         assert b"no/heat" in run.stderr and run.stdout == b"", run.stderr
 
 
+def test_simulator_counts_what_the_engine_counts():
+    """The recorded routing of an answer, played through `trace simulate`, gives the engine's own hits, misses and admissions, to the last one."""
+    with tempfile.TemporaryDirectory(prefix="sluice-test-") as home:
+        tokens, trace = os.path.join(home, "tokens.json"), os.path.join(home, "trace.csv.gz")
+        for slots in (10, 32, 100, 200):
+            out = cases.sluice_json("run", "-m", cases.DEMO, "--tokens", "5", "-n", "200", "--temp", "0.7", "--seed", slots, "--ignore-eos", "--mtp", "off",
+                                    "--prefetch", "off", "--expert-ram", f"{slots}x", "--json")
+            with open(tokens, "w", encoding="ascii") as f:
+                json.dump((out["prompt_tokens"] + out["tokens"])[:-1], f)  # the last one was not computed
+            cases.sluice("trace", "record", "-m", cases.DEMO, "--tokens-file", tokens, "-o", trace, "-ub", "8")
+            (found,) = cases.sluice_json("trace", "simulate", trace, "--cache", slots, "--policy", "odds", "--experts", "64", "--json")["results"]
+            ram = out["timings"]["cache"]["ram"]
+            assert (found["hits"], found["uses"] - found["hits"], found["admitted"]) == (ram["hits"], ram["misses"], ram["admitted"]), (slots, found, ram)
+            assert out["timings"]["cache"]["nvme"]["bytes"] == ram["misses"] * (3 * 64 * 256 + 3 * 2 * 4)
+
+
 def test_damaged_expert_costs_one_answer():
     """A file that becomes shorter while the program runs: the answer that needs the lost expert fails by name, what was said before stays."""
     with tempfile.TemporaryDirectory(prefix="sluice-test-") as home:

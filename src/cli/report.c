@@ -34,6 +34,9 @@ static void cache_tier(struct str *out, const struct sluice_engine *engine, cons
         snprintf(name, sizeof(name), "expert.%s.%s", tier, kinds[i]);
         str_printf(out, "%s\"%s\": %" PRIu64, i == 0 ? "" : ", ", kinds[i], sluice_engine_counter(engine, name));
     }
+    if (strcmp(tier, "ram") == 0) {
+        str_printf(out, ", \"admitted\": %" PRIu64, sluice_engine_counter(engine, "expert.ram.admitted"));
+    }
     if (strcmp(tier, "nvme") == 0) {
         str_printf(out, ", \"demand_s\": %.6f, \"demand_bytes\": %" PRIu64, 1e-6 * (double)sluice_engine_counter(engine, "expert.nvme.demand_us"),
                    sluice_engine_counter(engine, "expert.nvme.demand_bytes"));
