@@ -13,12 +13,16 @@ enum { GOVERNOR_MOST = 8, GOVERNOR_SAMPLES = 8 };
 struct governor {
     uint32_t most;                                     /* drafts at most */
     double tried[GOVERNOR_MOST], taken[GOVERNOR_MOST]; /* drafts of depth i + 1 that were compared, and those that were right; both fade */
-    double sample[GOVERNOR_MOST + 1][GOVERNOR_SAMPLES]; /* seconds of the latest steps with so many drafts */
-    double seconds[GOVERNOR_MOST + 1];                 /* their median: a step that met cold memory does not count */
-    uint32_t steps[GOVERNOR_MOST + 1];                 /* that were measured */
-    uint64_t last[GOVERNOR_MOST + 1];                  /* number of the latest of them */
+    double seconds[GOVERNOR_SAMPLES];                  /* of the latest steps, of any length */
+    uint32_t length[GOVERNOR_SAMPLES];                 /* theirs */
+    double sample[GOVERNOR_MOST + 1][GOVERNOR_SAMPLES]; /* of so many drafts: the latest costs */
+    double cost[GOVERNOR_MOST + 1];                    /* their median: time of a step, as a multiple of one without drafts */
+    uint32_t samples[GOVERNOR_MOST + 1];               /* in all */
+    uint64_t last[GOVERNOR_MOST + 1];                  /* number of the latest step with so many */
     uint64_t count;                                    /* steps in all */
-    double allowance;                                  /* seconds that may be lost to trying other lengths */
+    double allowance;                                  /* steps' worth of time that may be lost to trying longer and shorter drafts */
+    uint32_t chosen;                                   /* the best length when it was last looked at */
+    uint32_t interval;                                 /* steps until one without drafts shows what drafting is worth */
 };
 
 void governor_init(struct governor *g, uint32_t most);

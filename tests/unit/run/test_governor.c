@@ -16,6 +16,7 @@ struct world {
     double base, row, right;     /* right: of a draft behind right ones */
     double cold;                 /* factor of the first steps of a length */
     uint32_t cold_steps;
+    double busy;                 /* others use the machine: slower in every second stretch of so long, and now and then a long step; 0: no */
     uint64_t seed;
     uint32_t steps[GOVERNOR_MOST + 1];
     double time, tokens;
@@ -31,7 +32,8 @@ static void step(struct world *w)
 {
     uint32_t k = governor_choose(&w->g);
     double seconds = (w->base + w->row * k) * (w->steps[k]++ < w->cold_steps ? w->cold : 1);
-    governor_step(&w->g, k, seconds);
+    double slow = w->busy > 0 ? ((int)(w->time / w->busy) % 2 ? 3 : 1) * (1 + 0.3 * draw(w)) * (draw(w) < 0.1 ? 4 : 1) : 1;
+    governor_step(&w->g, k, seconds * slow);
     w->time += seconds;
     w->tokens += 1;
     bool right = true;
@@ -155,6 +157,22 @@ static void test_cold(void **state)
     assert_true(gain(&w) >= 0.99);
 }
 
+/* What the choices are worth, not what the others take. */
+static void test_busy(void **state)
+{
+    (void)state;
+    static const double rows[] = {0.6, 0.8, 1.2, 0.3, 0.1}, rights[] = {0, 0.5, 0.6, 0.8, 0.5}, stretches[] = {2, 3, 5, 10, 30};
+    for (int i = 0; i < 25; i++) {
+        struct world w = world(3, rows[i % 5], rights[i % 5]);
+        w.busy = stretches[i / 5];
+        run(&w, 20000);
+        double least = 0.95 * best_gain(&w, 3);
+        if (gain(&w) < least) {
+            fail_msg("row %g, right %g, stretches of %g: gain %g, expected at least %g", rows[i % 5], rights[i % 5], w.busy, gain(&w), least);
+        }
+    }
+}
+
 static void test_acceptance(void **state)
 {
     (void)state;
@@ -178,7 +196,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_off), cmocka_unit_test(test_gains), cmocka_unit_test(test_loses),
-        cmocka_unit_test(test_change), cmocka_unit_test(test_cold), cmocka_unit_test(test_acceptance),
+        cmocka_unit_test(test_change), cmocka_unit_test(test_cold), cmocka_unit_test(test_busy), cmocka_unit_test(test_acceptance),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
