@@ -119,6 +119,9 @@ int reader_start_thread(pthread_t *ret, void *(*run)(void *), void *arg)
     int code = pthread_create(ret, &attr, run, arg);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     pthread_attr_destroy(&attr);
+    if (code == 0) {
+        pthread_setname_np(*ret, "sluice-read"); /* as top -H shows it */
+    }
     return code;
 }
 
