@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Owns: `sluice bench -m MODEL`: opening the model, the order of the tests, the report. Must not know: how a test is run. */
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -165,6 +166,9 @@ static int measure_drive_of(const struct engine *g, double *ret, struct error *e
         log_print(&g->log, LOG_WARN, "the rate of the drive is unknown: %s", why);
     }
     *ret = found.rate.best;
+    if (g->settings.io_limit > 0) { /* a slower drive is tried out */
+        *ret = fmin(*ret, (double)g->settings.io_limit);
+    }
     return r;
 }
 

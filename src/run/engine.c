@@ -305,7 +305,7 @@ static int open_weights(struct engine *g, const struct engine_hooks *hooks, stru
     if (r < 0) {
         return r;
     }
-    struct loader loader = {.reader = reader, .account = &g->account, .nodes = g->nodes.parts, .node_os = g->nodes.bind ? g->nodes.use.node_os : NULL, .fingerprints = g->fingerprints, .log = &g->log, .clock = g->clock, .cancel = g->cancel, .progress = hooks->progress, .progress_ctx = hooks->ctx};
+    struct loader loader = {.reader = reader, .account = &g->account, .nodes = g->nodes.parts, .node_os = g->nodes.bind ? g->nodes.use.node_os : NULL, .fingerprints = g->fingerprints, .pool = g->pool, .log = &g->log, .clock = g->clock, .cancel = g->cancel, .progress = hooks->progress, .progress_ctx = hooks->ctx};
     uint64_t start = clock_now_ns(&g->clock);
     struct store_options so = {.cached = g->plan.expert_slots, .staging = (uint32_t)g->plan.staging_slots, .reader = g->expert_reader, .requests = EXPERT_REQUESTS};
     loader.total = weights_resident_bytes(g->weights) + (g->expert_reader == NULL ? weights_expert_bytes(g->weights) : 0) + weights_scale_bytes(g->weights);

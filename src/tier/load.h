@@ -23,12 +23,15 @@ enum {
     LOAD_DEPTH = 16,      /* requests that a reader of a loader takes, at least: together more than it has in flight, so that it never idles */
 };
 
+struct pool;
+
 struct loader {
     struct reader *reader;
     struct account *account;
     uint32_t nodes;     /* memory nodes that the rows of a matrix are spread over, at least 1 */
     const int *node_os; /* [nodes] their numbers, or NULL: memory is taken where the system gives it */
     const struct fingerprints *fingerprints; /* what is loaded is checked against them; NULL: there are none */
+    struct pool *pool;  /* the threads that check; NULL: the caller alone */
     const struct log *log;
     struct clock clock;
     const atomic_int *cancel; /* ERROR_INTERRUPTED when it becomes non-zero */

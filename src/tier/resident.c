@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "src/tier/slot.h"
+#include "src/tier/verify.h"
 
 struct entry {
     const struct weight_ref *ref;
@@ -117,19 +118,22 @@ struct reads {
     size_t n_matrices, n_floats;
 };
 
+struct check {
+    const struct slot_buffers *buffers;
+    const struct layout *layout;
+    const struct fingerprints *fingerprints;
+};
+
 /* Vectors and scales are checked as they are loaded. */
-static int check_matrices(const struct slot_buffers *b, const struct layout *l, const struct loader *loader, struct error *e)
+static int check_entry(const void *ctx, uint32_t i, struct error *e)
 {
-    int r = 0;
-    for (size_t i = 0; loader->fingerprints != NULL && r == 0 && i < l->n; i++) {
-        const struct entry *x = &l->entries[i];
-        r = load_interrupted(loader, e);
-        if (r == 0 && !role_is_vector(x->role)) {
-            struct weight_view v = slot_view(b, x->ref, &x->place);
-            r = fingerprints_check_matrix(loader->fingerprints, x->ref, &v, e);
-        }
+    const struct check *c = ctx;
+    const struct entry *x = &c->layout->entries[i];
+    if (role_is_vector(x->role)) {
+        return 0;
     }
-    return r;
+    struct weight_view v = slot_view(c->buffers, x->ref, &x->place);
+    return fingerprints_check_matrix(c->fingerprints, x->ref, &v, e);
 }
 
 static int read_all(struct resident *r, const struct layout *l, struct loader *loader, struct error *e)
@@ -152,7 +156,8 @@ static int read_all(struct resident *r, const struct layout *l, struct loader *l
     }
     ret = ret < 0 ? ret : load_floats(loader, reads.floats, reads.n_floats, e);
     ret = ret < 0 ? ret : load_matrices(loader, reads.matrices, reads.n_matrices, e);
-    ret = ret < 0 ? ret : check_matrices(b, l, loader, e);
+    const struct check check = {b, l, loader->fingerprints};
+    ret = ret < 0 || loader->fingerprints == NULL ? ret : verify_all(loader, (uint32_t)l->n, check_entry, &check, e);
     free(reads.matrices);
     free(reads.floats);
     return ret;

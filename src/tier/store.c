@@ -13,6 +13,7 @@
 #include "src/tier/fetch.h"
 #include "src/tier/heat.h"
 #include "src/tier/heat_file.h"
+#include "src/tier/verify.h"
 
 enum { POLL_MS = 100, HALF_LIFE_TOKENS = 64, HINTS = 256 };
 
@@ -189,21 +190,24 @@ static void fill_expert(void *ctx, struct expert_key key, uint32_t index)
     }
 }
 
-/* All are there. */
-static int check_fingerprints(const struct store *s, const struct loader *loader, struct error *e)
+struct check {
+    const struct store *store;
+    const struct fingerprints *fingerprints;
+};
+
+/* All are there, number `index` in the slot of this number. */
+static int check_expert(const void *ctx, uint32_t index, struct error *e)
 {
-    int r = 0;
-    for (uint32_t i = 0; loader->fingerprints != NULL && i < s->layers; i++) {
-        const struct expert_refs *x = s->weights->layers[i].experts;
-        for (uint32_t j = 0; x != NULL && r == 0 && j < s->experts; j++) {
-            struct expert_key key = {(uint16_t)i, (uint16_t)j};
-            struct weight_view part[EXPERT_PARTS];
-            expert_slots_view(&s->slots, key, expert_of(s, key)->slot, part);
-            r = load_interrupted(loader, e);
-            r = r < 0 ? r : fingerprints_check_expert(loader->fingerprints, &x[j], part, e);
-        }
+    const struct check *c = ctx;
+    const struct store *s = c->store;
+    struct weight_view part[EXPERT_PARTS];
+    uint32_t layer = 0;
+    while (s->weights->layers[layer].experts == NULL || index >= s->slots.first[layer] + s->experts) {
+        layer++;
     }
-    return r;
+    struct expert_key key = {(uint16_t)layer, (uint16_t)(index - s->slots.first[layer])};
+    expert_slots_view(&s->slots, key, index, part);
+    return fingerprints_check_expert(c->fingerprints, &s->weights->layers[layer].experts[key.expert], part, e);
 }
 
 /* Scales of all experts, and all experts if they stay. */
@@ -216,7 +220,8 @@ static int read_at_create(struct store *s, uint64_t experts, struct loader *load
         for_each(s, fill_expert, &f);
         r = load_floats(loader, f.scales, f.n_scales, e);
         r = r < 0 ? r : load_matrices(loader, f.matrices, f.n_matrices, e);
-        r = r < 0 || !s->all ? r : check_fingerprints(s, loader, e);
+        const struct check check = {s, loader->fingerprints};
+        r = r < 0 || !s->all || loader->fingerprints == NULL ? r : verify_all(loader, (uint32_t)experts, check_expert, &check, e);
     }
     free(f.matrices);
     free(f.scales);

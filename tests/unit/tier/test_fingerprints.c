@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Owns: tests of fingerprints of weights in memory: the values are those of the bytes in the file, whatever the rows are spread over. */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
 #include "common/intmath.h"
+#include "src/base/thread.h"
 #include "src/model/bind.h"
 #include "src/tier/fingerprints.h"
+#include "src/tier/verify.h"
 #include "tests/unit/io/io_test.h"
 
 struct fixture {
@@ -140,9 +143,38 @@ static void test_dense(void **state)
     fingerprints_close(NULL);
 }
 
+static int fail_some(const void *ctx, uint32_t i, struct error *e)
+{
+    atomic_fetch_add((atomic_uint *)(uintptr_t)ctx, 1);
+    return i % 100 == 57 ? error_set(e, ERROR_FORMAT, "number %u", i) : 0;
+}
+
+/* By several threads: each is checked once, the first in order is told. */
+static void test_many(void **state)
+{
+    (void)state;
+    struct pool *pool;
+    struct error e = {0};
+    atomic_uint calls = 0;
+    atomic_int cancel = 0;
+    assert_int_equal(pool_create(&(struct pool_options){.workers = 3}, &pool, NULL), 0);
+    struct loader l = {.pool = pool, .cancel = &cancel};
+    assert_int_equal(verify_all(&l, 1000, fail_some, &calls, &e), ERROR_FORMAT);
+    assert_int_equal(calls, 1000);
+    assert_string_equal(e.text, "number 57");
+    assert_int_equal(verify_all(&l, 57, fail_some, &calls, &e), 0);
+    assert_int_equal(verify_all(&(struct loader){.cancel = NULL}, 58, fail_some, &calls, &e), ERROR_FORMAT);
+    cancel = 1;
+    calls = 0;
+    assert_int_equal(verify_all(&l, 1000, fail_some, &calls, &e), ERROR_INTERRUPTED);
+    assert_int_equal(calls, 0);
+    pool_destroy(pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_many),
         cmocka_unit_test_setup_teardown(test_experts, setup, teardown),
         cmocka_unit_test_setup_teardown(test_dense, setup, teardown),
     };
