@@ -99,7 +99,7 @@ def test_installation_is_complete_and_links():
 
 
 def test_every_refused_value_is_a_usage_error():
-    for flag, value in (("--gpu", "0"), ("--prefetch", "on"), ("--vram", "24G")):
+    for flag, value in (("--gpu", "0"), ("--vram", "24G")):
         run = cases.sluice("run", "-m", cases.DEMO, "-p", "x", "-n", 1, flag, value, status=2)
         assert b"not in this build" in run.stderr, (flag, value, run.stderr)
 
