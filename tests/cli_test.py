@@ -113,6 +113,7 @@ def test_unknown_flags_and_values():
     refused(2, "did you mean --temp?", "run", "-m", DEMO, "--tmep", "0")
     refused(2, "did you mean --threads?", "run", "--thread", "1")
     refused(2, ["-ngl", "--vram"], "run", "-ngl", "99")
+    refused(2, ["--draft-max", "--mtp N"], "run", "-m", DEMO, "-p", "x", "--draft-max", "3")
     refused(2, "value is missing", "run", "-m", DEMO, "-p")
     refused(2, "--temp", "run", "--temp", "warm")
     refused(2, "-n -7", "run", "-m", DEMO, "-p", "x", "-n", "-7")
