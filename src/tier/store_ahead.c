@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: experts that are read before a lease asks for them: hinted ones, and those that were popular in earlier runs. Must not know: who
+ * predicts. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/tier/heat_file.h"
+#include "src/tier/store_state.h"
+
+/* ---- hints ---- */
+
+/* Ends the claim that a hint gave. */
+static void forget_prediction(struct store *s, uint32_t i, bool wasted)
+{
+    struct expert_key key = s->predicted[i];
+    s->predicted[i] = s->predicted[--s->n_predicted];
+    expert_of(s, key)->predicted = false;
+    if (wasted) {
+        counter_add(s->wasted, 1);
+        counter_add(s->wasted_bytes, expert_slots_bytes(&s->slots, key));
+        if (expert_of(s, key)->state == READING) {
+            fetch_cancel(&s->fetch, expert_of(s, key)->slot);
+        }
+    }
+    store_let_go(s, key);
+}
+
+/* Hints whose visit is past, or all, if a lease needs their slots. */
+void store_expire_hints(struct store *s, bool all)
+{
+    for (uint32_t i = 0; i < s->n_predicted;) {
+        if (all || expert_of(s, s->predicted[i])->expires < s->visit) {
+            forget_prediction(s, i, true);
+        } else {
+            i++;
+        }
+    }
+}
+
+void store_claim_hint(struct store *s, struct expert_key key)
+{
+    uint32_t i = 0;
+    while (s->predicted[i].layer != key.layer || s->predicted[i].expert != key.expert) {
+        i++;
+    }
+    counter_add(expert_of(s, key)->state == READY ? s->useful : s->late, 1);
+    forget_prediction(s, i, false);
+}
+
+/* Reads on what was hinted, into slots that nobody waits for. */
+void store_read_hinted(struct store *s)
+{
+    uint32_t at = 0;
+    for (; at < s->n_hints; at++) {
+        const struct hint *h = &s->hints[at];
+        struct expert *x = expert_of(s, h->key);
+        if (x->state != ABSENT || x->users > 0 || h->expires <= s->visit) {
+            continue; /* it is there, or it is too late */
+        }
+        if (s->n_spare <= s->reserve || !fetch_has_room(&s->fetch)) {
+            break;
+        }
+        store_start(s, h->key, READ_PREDICTED);
+        x->predicted = true;
+        x->expires = h->expires;
+        s->predicted[s->n_predicted++] = h->key;
+    }
+    s->n_hints -= at;
+    memmove(s->hints, s->hints + at, s->n_hints * sizeof(*s->hints));
+}
+
+void store_hint(struct store *s, const struct prediction *p, uint32_t n)
+{
+    if (s->all) {
+        return; /* nothing moves */
+    }
+    store_take_arrivals(s);
+    for (uint32_t i = 0; i < n; i++) {
+        struct expert *x = expert_of(s, p[i].key);
+        evict_expect(&s->evict, p[i].key, s->visit + p[i].ahead, p[i].probability);
+        x->expires = x->predicted ? s->visit + p[i].ahead : 0;
+        if (x->state == ABSENT && s->n_hints < STORE_HINTS) {
+            s->hints[s->n_hints++] = (struct hint){p[i].key, s->visit + p[i].ahead};
+        }
+    }
+    if (store_start_all(s)) { /* who asks goes first */
+        store_read_hinted(s);
+    }
+}
+
+/* ---- popularity of earlier runs ---- */
+
+/* Reads on, behind everything else, what is to be there because it was popular. */
+void store_read_warm(struct store *s)
+{
+    while (s->n_warm > 0 && s->n_spare > s->reserve && fetch_has_room(&s->fetch)) {
+        struct expert_key key = s->warm[--s->n_warm];
+        if (expert_of(s, key)->state == ABSENT && stays(s, key)) {
+            store_start(s, key, READ_BACKGROUND);
+        }
+    }
+}
+
+struct warm_list {
+    struct store *s;
+    struct warm_expert {
+        struct expert_key key;
+        double heat;
+    } *item;
+    uint32_t n;
+};
+
+static void list_used(void *ctx, struct expert_key key, uint32_t index)
+{
+    struct warm_list *l = ctx;
+    (void)index;
+    if (heat_weight(&l->s->heat, key) > 0) {
+        l->item[l->n++] = (struct warm_expert){key, heat_weight(&l->s->heat, key)};
+    }
+}
+
+static int hotter_first(const void *a, const void *b)
+{
+    const struct warm_expert *x = a, *y = b;
+    return x->heat != y->heat ? (x->heat < y->heat ? 1 : -1) : x->key.layer != y->key.layer ? x->key.layer - y->key.layer : x->key.expert - y->key.expert;
+}
+
+/* The hottest that there is room for stay from now on. */
+static int warm_up(struct store *s, struct error *e)
+{
+    size_t bytes = (size_t)s->layers * s->experts * sizeof(struct warm_expert);
+    struct warm_list l = {.s = s, .item = malloc(bytes + 1)};
+    if (l.item == NULL) {
+        return error_nomem(e, "list of popular experts", bytes);
+    }
+    store_each(s, list_used, &l);
+    qsort(l.item, l.n, sizeof(*l.item), hotter_first);
+    uint32_t n = min_u32(l.n, s->evict.n_free);
+    for (uint32_t i = 0; i < n; i++) {
+        evict_place(&s->evict, l.item[i].key);
+        s->warm[n - 1 - i] = l.item[i].key;
+    }
+    s->n_warm = n;
+    free(l.item);
+    store_read_warm(s);
+    return 0;
+}
+
+int store_read_heat(struct store *s, const char *path, const char *fingerprint, struct error *e)
+{
+    int r = heat_file_read(&s->heat, path, fingerprint, e);
+    return r < 0 || s->all ? r : warm_up(s, e);
+}
+
+int store_write_heat(const struct store *s, const char *path, const char *fingerprint, struct error *e)
+{
+    return heat_file_write(&s->heat, path, fingerprint, e);
+}
