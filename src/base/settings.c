@@ -510,24 +510,36 @@ const char *settings_environment(const char *name) { return getenv(name); }
 
 /* ---- reports ---- */
 
-static void put_size(struct str *out, uint64_t bytes)
+/* `typed`: to the byte, as flags take it; else for people. */
+static void put_size(struct str *out, uint64_t bytes, bool typed)
 {
+    static const char units[] = "TGMK";
     char text[24];
-    str_puts(out, format_bytes(text, bytes));
-}
-
-static void put_amount(struct str *out, struct amount a)
-{
-    if (a.unit == AMOUNT_PERCENT) {
-        str_printf(out, "%g%%", a.value);
-    } else if (a.unit == AMOUNT_EXPERTS) {
-        str_printf(out, "%.0fx", a.value);
+    unsigned shift = 40;
+    while (shift > 0 && bytes % (UINT64_C(1) << shift) != 0) {
+        shift -= 10;
+    }
+    if (!typed) {
+        str_puts(out, format_bytes(text, bytes));
+    } else if (shift > 0 && bytes > 0) {
+        str_printf(out, "%llu%c", (unsigned long long)(bytes >> shift), units[(40 - shift) / 10]);
     } else {
-        put_size(out, (uint64_t)a.value);
+        str_printf(out, "%llu", (unsigned long long)bytes);
     }
 }
 
-static void put_sizes(struct str *out, const uint64_t *sizes)
+static void put_amount(struct str *out, struct amount a, bool typed)
+{
+    if (a.unit == AMOUNT_PERCENT) {
+        str_printf(out, typed ? "%.15g%%" : "%g%%", a.value);
+    } else if (a.unit == AMOUNT_EXPERTS) {
+        str_printf(out, "%.0fx", a.value);
+    } else {
+        put_size(out, (uint64_t)a.value, typed);
+    }
+}
+
+static void put_sizes(struct str *out, const uint64_t *sizes, bool typed)
 {
     unsigned n = SETTINGS_MAX_GPUS;
     while (n > 1 && sizes[n - 1] == 0) {
@@ -535,11 +547,11 @@ static void put_sizes(struct str *out, const uint64_t *sizes)
     }
     for (unsigned i = 0; i < n; i++) {
         str_puts(out, i > 0 ? "," : "");
-        put_size(out, sizes[i]);
+        put_size(out, sizes[i], typed);
     }
 }
 
-void settings_value(const struct settings *s, uint32_t index, struct str *out)
+static void put_value(const struct settings *s, uint32_t index, bool typed, struct str *out)
 {
     if (index >= ARRAY_LEN(entries)) {
         return;
@@ -563,17 +575,23 @@ void settings_value(const struct settings *s, uint32_t index, struct str *out)
         if (((const struct amount *)at)->unit == AMOUNT_AUTO) {
             str_puts(out, zero);
         } else {
-            put_amount(out, *(const struct amount *)at);
+            put_amount(out, *(const struct amount *)at, typed);
         }
         break;
     default:
         if (*(const uint64_t *)at == 0) {
             str_puts(out, zero);
+        } else if (en->kind == KIND_SIZE) {
+            put_size(out, *(const uint64_t *)at, typed);
         } else {
-            put_sizes(out, at);
+            put_sizes(out, at, typed);
         }
     }
 }
+
+void settings_value(const struct settings *s, uint32_t index, struct str *out) { put_value(s, index, false, out); }
+
+void settings_typed(const struct settings *s, uint32_t index, struct str *out) { put_value(s, index, true, out); }
 
 const char *setting_source_name(enum setting_source source)
 {

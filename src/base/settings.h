@@ -92,6 +92,10 @@ int settings_read_environment(struct settings *s, struct error *e);
 
 /* Current value as text, for reports. */
 void settings_value(const struct settings *s, uint32_t index, struct str *out);
+
+/* The same as it may be typed: settings_set takes it back to an equal value. "none" for a path that was not given. */
+void settings_typed(const struct settings *s, uint32_t index, struct str *out);
+
 const char *setting_source_name(enum setting_source source);
 
 /* Value of another environment variable (HOME, XDG_*, NO_COLOR): the one getenv site. */

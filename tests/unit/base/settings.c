@@ -240,6 +240,28 @@ static void values_as_text(void **state)
     s->vram[0] = 1 << 30;
     s->vram[1] = 2u << 30;
     expect_text(s, "--vram", "1.00 GiB,2.00 GiB");
+    expect_text(s, "--ram", "24.00 GiB");
+    settings_set(s, "io-limit", "500M", SOURCE_FLAG, NULL);
+    expect_text(s, "--io-limit", "500.00 MiB");
+}
+
+/* Nothing is rounded: what is typed again is the same. */
+static void values_as_typed(void **state)
+{
+    static const char *const values[][3] = {
+        {"ram", "1500M", "1500M"}, {"ram", "1.5G", "1536M"}, {"ram", "12345", "12345"}, {"ram", "2T", "2T"}, {"expert-ram", "0", "0"},
+        {"expert-ram", "12.3456789%", "12.3456789%"}, {"expert-ram", "640x", "640x"}, {"io-limit", "500M", "500M"}, {"io-limit", "0", "none"},
+        {"threads", "0", "auto"}, {"ubatch", "256", "256"}, {"mtp", "2", "2"}};
+    struct settings *s = *state;
+    for (size_t i = 0; i < ARRAY_LEN(values); i++) {
+        struct str text = {0};
+        assert_int_equal(settings_set(s, values[i][0], values[i][1], SOURCE_FLAG, NULL), 0);
+        char flag[64];
+        snprintf(flag, sizeof(flag), "--%s", values[i][0]);
+        settings_typed(s, (uint32_t)settings_find_flag(flag), &text);
+        assert_string_equal(text.data, values[i][2]);
+        str_deinit(&text);
+    }
 }
 
 static void copies_are_independent(void **state)
@@ -295,8 +317,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(defaults), TEST(registry), TEST(accepts), TEST(refuses), TEST(long_values_are_refused_quietly),
-        TEST(stronger_source_wins), TEST(environment), TEST(values_as_text), TEST(copies_are_independent),
-        TEST(every_allocation_may_fail),
+        TEST(stronger_source_wins), TEST(environment), TEST(values_as_text), TEST(values_as_typed),
+        TEST(copies_are_independent), TEST(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
