@@ -21,8 +21,8 @@ from cases import DEMO, ROOT, sluice, sluice_json
 GOLDEN = os.path.join(ROOT, "tests", "data", "golden")
 CHAT = os.path.join(GOLDEN, "v3")
 F32 = ("-ctk", "f32", "--activations", "f32")
-COMMANDS = ["run", "score", "tokenize", "detokenize", "template", "plan", "bench", "doctor", "inspect", "check", "convert", "synth", "trace"]
-LATER = ["serve", "tune", "top", "loadtest"]
+COMMANDS = ["run", "score", "tokenize", "detokenize", "template", "plan", "bench", "doctor", "inspect", "check", "convert", "synth", "tune", "trace"]
+LATER = ["serve", "top", "loadtest"]
 
 
 def refused(status, parts, *args, **options):

@@ -29,10 +29,11 @@ static const struct command {
     { "check", "verify a model file", NULL, command_check },
     { "convert", "Hugging Face folder to GGUF", NULL, command_convert },
     { "synth", "write a true-shape synthetic model", NULL, command_synth },
+    { "tune", "find settings for this machine and model: a profile", NULL, command_tune },
     { "trace", "routing traces: cache policies, use and prediction of experts", NULL, command_trace },
 };
 
-static const char *const later[] = { "serve", "tune", "top", "loadtest" };
+static const char *const later[] = { "serve", "top", "loadtest" };
 
 static void print_usage(FILE *out)
 {

@@ -119,7 +119,7 @@ static int lines_open(struct engine *g, const struct bench_test *t, struct lines
     const struct session_hooks hooks = {.on_route = on_route, .ctx = l};
     l->experts = g->shape->experts;
     l->used = g->shape->experts_used;
-    l->drafts = t->decode_n > 0 && g->drafts > 0 && !g->drafts_governed;
+    l->drafts = t->decode_n > 0 && (t->likely || (g->drafts > 0 && !g->drafts_governed));
     l->met_bytes = (size_t)shape_all_layers(g->shape) * l->experts;
     l->met = malloc(l->met_bytes + 1);
     l->step_s = calloc(max_u32(t->decode_n, 1), sizeof(*l->step_s));

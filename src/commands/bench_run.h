@@ -12,6 +12,7 @@
 /* What is run: a prompt of prompt_n tokens, or decode_n steps of `rows` timelines, from position `depth` on. */
 struct bench_test {
     uint32_t prompt_n, decode_n, rows, depth;
+    bool likely; /* decode the likeliest tokens, drafting as a run does; else only where --mtp asks for a number of drafts */
 };
 
 struct bench_run {

@@ -13,6 +13,7 @@ int command_bench(int argc, char **argv, const volatile int *cancel);
 int command_doctor(int argc, char **argv, const volatile int *cancel);
 int command_convert(int argc, char **argv, const volatile int *cancel);
 int command_synth(int argc, char **argv, const volatile int *cancel);
+int command_tune(int argc, char **argv, const volatile int *cancel);
 int command_trace(int argc, char **argv, const volatile int *cancel);
 
 #endif

@@ -27,7 +27,7 @@ int measure_begin(const struct machine *m, const struct topology *t, uint32_t th
     return rates_create(&o, ret, e);
 }
 
-static int measure_drive(const char *path, const volatile int *cancel, struct machine *m, struct error *e)
+int measure_drive(const char *path, const volatile int *cancel, struct machine *m, struct error *e)
 {
     char why[160];
     struct drive_way found = {0};

@@ -10,6 +10,9 @@
  * short; the drive's rate stays 0 when it cannot be told. */
 int measure_machine(const char *drive, uint32_t threads, const volatile int *cancel, struct machine *m, struct error *e);
 
+/* The drive that holds a large file alone, 2 s: its rate, 0 when it cannot be told, and how it was read. */
+int measure_drive(const char *path, const volatile int *cancel, struct machine *m, struct error *e);
+
 /* Threads and buffer of the same, for a bench. `memory`: most bytes the buffer may take, 0: a part of what is free. */
 int measure_begin(const struct machine *m, const struct topology *t, uint32_t threads, enum cpu_isa isa, uint64_t memory,
                   const volatile int *cancel, struct rates **ret, struct error *e);
