@@ -18,7 +18,7 @@ struct moe_lists {
     uint32_t *row;    /* [n] row of the batch */
     uint32_t *to;     /* [n] row of expert_out: k to a row of the batch */
     struct expert_key *keys; /* [n_keys] experts in use, rising */
-    uint32_t *rows;   /* [n_keys] rows that use each */
+    uint32_t *rows;   /* [n_keys] rows that use each, shadow rows apart */
     uint32_t n_keys, n;
 };
 
@@ -35,6 +35,17 @@ static bool chose(const struct engine *g, uint32_t row, int32_t id)
 
 /* A shadow row has no expert read: what the row before did not choose, it goes without. */
 static bool is_skipped(const struct engine *g, const struct batch *b, uint32_t row, int32_t id) { return b->rows[row].shadow && !chose(g, row - 1, id); }
+
+/* Shadow rows are no use of an expert: what stays in RAM does not depend on them. */
+static void count_rows(struct moe_lists *l, const struct batch *b)
+{
+    for (uint32_t i = 0; i < l->n_keys; i++) {
+        l->rows[i] = 0;
+        for (uint32_t a = l->offset[l->keys[i].expert]; a < l->offset[l->keys[i].expert + 1u]; a++) {
+            l->rows[i] += !b->rows[l->row[a]].shadow;
+        }
+    }
+}
 
 static struct moe_lists lists_build(const struct engine *g, const struct batch *b, const struct span *span, uint32_t layer)
 {
@@ -54,7 +65,6 @@ static struct moe_lists lists_build(const struct engine *g, const struct batch *
     uint32_t at = 0;
     for (uint32_t x = 0; x < s->experts; x++) { /* offset[x]: end of expert x for the moment */
         if (l.offset[x]) {
-            l.rows[l.n_keys] = l.offset[x];
             l.keys[l.n_keys++] = (struct expert_key){(uint16_t)layer, (uint16_t)x};
         }
         at += l.offset[x];
@@ -69,6 +79,7 @@ static struct moe_lists lists_build(const struct engine *g, const struct batch *
         l.row[to] = span->begin + a / k;
         l.to[to] = span->begin * k + a;
     }
+    count_rows(&l, b);
     return l;
 }
 

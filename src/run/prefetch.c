@@ -204,6 +204,9 @@ int prefetch_layer(struct prefetch *p, const struct batch *b, const struct span 
     const float *logits;
     int r = foresee_ask(p->foresee, b, span->begin, n, layer + 1, NULL, &logits, e);
     for (uint32_t i = 0; i < n && r == 0 && all_finite(logits, n * s->experts); i++) { /* otherwise the layer is about to say so */
+        if (b->rows[span->begin + i].shadow) {
+            continue; /* its experts are not read */
+        }
         name_experts(p, layer + 1, logits + (size_t)i * s->experts);
         p->named_layer = layer + 1;
         if (p->hinting) {

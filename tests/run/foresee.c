@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Owns: that watching changes nothing: logits and timelines are the same bits with and without foresight and shadow rows; what
- * shadow rows refuse; that a shadow row whose experts are all there is the row itself. usage: foresee MODEL
- * (with an MTP layer) */
+ * shadow rows refuse; that a shadow row of the right token is its row up to the first router, and reads no
+ * expert. usage: foresee MODEL (with an MTP layer) */
 #undef NDEBUG
 #include <assert.h>
 #include <stdio.h>
@@ -122,6 +122,62 @@ static void watching_changes_nothing(struct engine *g, const int32_t *tokens)
     forget(&watched);
 }
 
+/* Two timelines in one step, each with a shadow row behind its own. */
+static void timelines_together(struct engine *g, const int32_t *tokens)
+{
+    enum { N = 20 };
+    struct seen apart[2], joined[2];
+    struct session *t[2];
+    struct error e = {0};
+    for (uint32_t i = 0; i < 2; i++) {
+        struct session *one = NULL;
+        apart[i] = seen_of(g);
+        joined[i] = seen_of(g);
+        ok(session_create(g, &(struct session_hooks){.on_logits = keep_logits, .ctx = &apart[i]}, SESSION_MTP_NONE, &one, &e), &e);
+        for (uint32_t p = 0; p < N; p++) {
+            ok(session_feed(one, tokens + 50 * i + p, 1, &e), &e);
+        }
+        session_destroy(one);
+        ok(session_create(g, &(struct session_hooks){.on_logits = keep_logits, .ctx = &joined[i]}, SESSION_MTP_NONE, &t[i], &e), &e);
+    }
+    for (uint32_t p = 0; p < N; p++) {
+        const struct step_feed f[2] = {{.session = t[0], .tokens = tokens + p, .n = 1, .shadow = tokens + p + 7},
+                                       {.session = t[1], .tokens = tokens + 50 + p, .n = 1, .shadow = tokens + p + 9}};
+        ok(step_once(g, f, 2, &e), &e);
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        assert(memcmp(apart[i].logits, joined[i].logits, (size_t)N * apart[i].vocab * sizeof(float)) == 0);
+        forget(&apart[i]);
+        forget(&joined[i]);
+        session_destroy(t[i]);
+    }
+}
+
+static uint64_t count_of(const struct engine *g, const char *name)
+{
+    const struct counter *c = counters_find(&g->counters, name);
+    assert(c != NULL);
+    return counter_get(c);
+}
+
+/* A shadow row reads no expert: hits and misses are those without it. The model is opened anew, so that both begin alike. */
+static void shadow_rows_read_nothing(const struct settings *s, const int32_t *tokens)
+{
+    uint64_t hits[2], misses[2];
+    for (uint32_t i = 0; i < 2; i++) {
+        struct engine *g = NULL;
+        struct error e = {0};
+        ok(engine_open(s, &(struct engine_hooks){.log = {.level = LOG_ERROR}}, &g, &e), &e);
+        struct seen seen = seen_of(g);
+        play(g, tokens, i == 0 ? NULL : tokens + 100, &seen);
+        hits[i] = count_of(g, "expert.ram.hits");
+        misses[i] = count_of(g, "expert.ram.misses");
+        forget(&seen);
+        engine_close(g);
+    }
+    assert(misses[0] > 0 && hits[0] == hits[1] && misses[0] == misses[1]);
+}
+
 static void refused(struct engine *g, const struct step_feed *f, const char *text)
 {
     struct step *s;
@@ -163,7 +219,11 @@ int main(int argc, char **argv)
     }
     watching_changes_nothing(g, tokens);
     refusals(g, tokens);
+    timelines_together(g, tokens);
     engine_close(g);
+    ok(settings_set(&s, "expert-ram", "20%", SOURCE_API, &e), &e);
+    ok(settings_set(&s, "prefetch", "off", SOURCE_API, &e), &e);
+    shadow_rows_read_nothing(&s, tokens);
     settings_deinit(&s);
     return 0;
 }
