@@ -187,6 +187,9 @@ static int share_slots(const struct plan_input *in, struct plan *p, struct error
     p->staging_slots = 1;
     others = total_at(in, p, p->context) - in->max_expert_bytes;
     room = others < p->limit ? (p->limit - others) / max_u64(in->max_expert_bytes, 1) : 0;
+    if (p->binding == LIMIT_AVAILABLE) { /* an estimate, and others on the machine want to live */
+        room = max_u64(room - min_u64(room, p->limit / PLAN_LEFT_SHARE / max_u64(in->max_expert_bytes, 1)), room > 0);
+    }
     room = max_u64(room - min_u64(room, ceil_div_u64(in->spare, max_u64(in->max_expert_bytes, 1))), room > 0);
     p->staging_slots = max_u64(1, min_u64(room / 2, 2ull * in->shape->experts_used));
     uint64_t most = min_u64(room - min_u64(room, p->staging_slots), p->experts - 1);

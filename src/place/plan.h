@@ -23,6 +23,7 @@ enum {
     PLAN_USEFUL_CONTEXT = 4096,        /* with less, without -c, experts rather leave RAM */
     PLAN_MAX_UBATCH = 65536,           /* rows of a chunk beyond which nothing fits */
     PLAN_OPEN_STEPS = 2,               /* steps that may be open at once */
+    PLAN_LEFT_SHARE = 20,              /* a part of MemAvailable that experts leave to others, where not all of them stay */
     PLAN_STAGING_BYTES = 16 << 20,     /* reads in flight while loading, page cache included */
     PLAN_PROGRAM_BYTES = 24 << 20,     /* code, libraries, small objects: 14 MiB measured before a model is opened */
     PLAN_GEMM_ADDRESSES = 128 << 20,   /* address space, not memory, that OpenBLAS maps for a thread (cpu_gemm_prepare) */
