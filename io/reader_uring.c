@@ -192,12 +192,13 @@ static void hand_over(struct reader_uring *u)
     }
 }
 
-/* Keeps `depth` chunks in flight while there are so many. Nanoseconds until the limit lets the next one begin, or 0. */
-static uint64_t fill(struct reader_uring *u)
+/* Takes chunks while there are some and fewer than `depth` are in flight; whether there were any. *ret_wait_ns: until the limit lets the
+ * next one begin, or 0. */
+static bool take_chunks(struct reader_uring *u, uint64_t *ret_wait_ns)
 {
     struct reader *base = &u->base;
-    uint64_t wait_ns;
-    for (struct read_flight *f; (f = read_queue_take(&base->queue, base->refused[READER_DIRECT] == 0, &wait_ns)) != NULL;) {
+    bool any = false;
+    for (struct read_flight *f; (f = read_queue_take(&base->queue, base->refused[READER_DIRECT] == 0, ret_wait_ns)) != NULL; any = true) {
         uint32_t index = (uint32_t)(f - base->queue.flights);
         if (u->broken != 0) {
             read_queue_book(&base->queue, f, u->broken);
@@ -206,7 +207,21 @@ static uint64_t fill(struct reader_uring *u)
         u->sent[index].patient = false;
         prepare(u, index);
     }
-    hand_over(u);
+    return any;
+}
+
+/* Keeps `depth` chunks in flight while there are so many, those that were asked for meanwhile included. Returns the wait of
+ * take_chunks. */
+static uint64_t fill(struct reader_uring *u)
+{
+    uint64_t wait_ns;
+    bool again = true;
+    while (again) {
+        int broken = u->broken;
+        again = take_chunks(u, &wait_ns);
+        hand_over(u);
+        again = again || u->broken != broken;
+    }
     return wait_ns;
 }
 

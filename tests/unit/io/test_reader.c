@@ -577,6 +577,13 @@ static void test_submission_refused(void **state)
     assert_int_equal(read_one(r, &x->file, 0, FILE_BYTES, data).status, -EPERM);
     assert_int_equal(read_one(r, &x->file, 0, 10, data).status, -EPERM);
     reader_destroy(r);
+    r = create_busy(x, data); /* what is asked for while the kernel is asked is not forgotten */
+    fault_submit(1, 1, EPERM);
+    assert_int_equal(reader_submit(r, &(struct read_request){.file = &x->file, .bytes = 10, .data = data + 2 * UNIT}), 0);
+    fault_hold(0);
+    assert_int_equal(collect(r).status, -EPERM);
+    assert_int_equal(collect(r).status, -EPERM);
+    reader_destroy(r);
     free(data);
 }
 
