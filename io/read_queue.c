@@ -258,9 +258,11 @@ static uint64_t stop_of(const struct read_queue *q, const struct read_slot *s, b
     return begin < s->next ? begin + align : align_down_u64(stop, align);
 }
 
-static struct read_flight *free_flight(struct read_queue *q)
+/* What nobody waits for keeps to half of the flights: a demand waits behind no more than that. */
+static struct read_flight *free_flight(struct read_queue *q, const struct read_list *l)
 {
-    for (uint32_t i = 0; i < q->options.depth; i++) {
+    uint32_t most = l == &q->waiting[READ_DEMAND] ? q->options.depth : max_u32(q->options.depth / 2, 1);
+    for (uint32_t i = 0; i < most; i++) {
         if (q->flights[i].slot == NULL) {
             return &q->flights[i];
         }
@@ -296,7 +298,7 @@ static struct read_list *first_waiting(struct read_queue *q)
 struct read_flight *read_queue_take(struct read_queue *q, bool direct, uint64_t *ret_wait_ns)
 {
     struct read_list *l = first_waiting(q);
-    struct read_flight *f = l != NULL ? free_flight(q) : NULL;
+    struct read_flight *f = l != NULL ? free_flight(q, l) : NULL;
     *ret_wait_ns = f != NULL ? read_rate_wait_ns(&q->rate) : 0;
     if (f == NULL || *ret_wait_ns > 0) {
         return NULL;

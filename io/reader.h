@@ -40,7 +40,7 @@ struct reader_options {
 /* As --io, --io-limit and --merge say; the caller adds the rest. */
 struct reader_options reader_options_of(const struct settings *s);
 
-/* Chunks of a lower priority are read while no higher one waits. */
+/* Chunks of a lower priority are read while no higher one waits, and of all below READ_DEMAND at most half of `depth` at a time. */
 enum read_priority { READ_DEMAND, READ_PREDICTED, READ_BACKGROUND, READ_PRIORITIES };
 
 struct read_request {

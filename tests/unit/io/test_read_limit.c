@@ -57,7 +57,7 @@ static void test_demand_first(void **state)
     static const struct file file = {.fd = -1, .direct_fd = -1, .size = 100 * UNIT, .direct_align = 4096};
     static char data[8 * UNIT];
     struct clock_manual time = {.ns = SECOND};
-    struct reader_options o = {.depth = 8, .requests = 8, .chunk = UNIT, .limit = UNIT, .clock = clock_manual_as_clock(&time)};
+    struct reader_options o = {.depth = 10, .requests = 10, .chunk = UNIT, .limit = UNIT, .clock = clock_manual_as_clock(&time)};
     struct read_queue q;
     uint64_t wait;
     assert_int_equal(read_queue_init(&q, &o, NULL), 0);
@@ -79,6 +79,30 @@ static void test_demand_first(void **state)
     }
     assert_null(read_queue_take(&q, false, &wait));
     assert_int_equal(wait, 0); /* nothing is left */
+    read_queue_deinit(&q);
+}
+
+/* Guesses keep to half of the flights; who waits takes the others at once. */
+static void test_half_for_guesses(void **state)
+{
+    (void)state;
+    static const struct file file = {.fd = -1, .direct_fd = -1, .size = 100 * UNIT, .direct_align = 4096};
+    static char data[12 * UNIT];
+    struct reader_options o = {.depth = 4, .requests = 8, .chunk = UNIT};
+    struct read_queue q;
+    uint64_t wait;
+    assert_int_equal(read_queue_init(&q, &o, NULL), 0);
+    for (uint64_t i = 0; i < 2; i++) {
+        enum read_priority priority = i == 0 ? READ_PREDICTED : READ_DEMAND;
+        assert_int_equal(read_queue_submit(&q, &(struct read_request){.file = &file, .offset = 20 * i * UNIT, .bytes = 4 * UNIT, .data = data + 4 * i * UNIT, .tag = i, .priority = priority}), 0);
+        struct read_flight *f;
+        uint32_t n = 0;
+        while ((f = read_queue_take(&q, false, &wait)) != NULL) {
+            assert_int_equal(f->slot->request.tag, i);
+            n++;
+        }
+        assert_int_equal(n, 2);
+    }
     read_queue_deinit(&q);
 }
 
@@ -159,6 +183,7 @@ int main(void)
         cmocka_unit_test(test_budget),
         cmocka_unit_test(test_rate_of_many),
         cmocka_unit_test(test_demand_first),
+        cmocka_unit_test(test_half_for_guesses),
         cmocka_unit_test_setup_teardown(test_readers, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
