@@ -44,6 +44,16 @@ def test_reading_ahead():
     assert on[0]["useful"] + on[0]["late"] > 100, on
 
 
+def test_bytes_from_the_drive():
+    """Where no expert stays each use is one that was read, ahead or when it was asked for."""
+    for mode in ("off", "on"):
+        out = cases.sluice_json("run", "-m", cases.DEMO, "--tokens", "5", "-n", "48", "--temp", "0", "--ignore-eos", "--json", "--expert-ram", "0", "--prefetch", mode, "--mtp", "off")
+        timings = out["timings"]
+        expert, tokens = 3 * 64 * 256, timings["decode_n"]  # scales stay in RAM
+        least, wasted = 5 * 6 * expert, timings["prefetch"]["wasted"] * expert / tokens
+        assert tokens == 47 and least <= timings["bytes_per_token"]["nvme"] <= least + wasted + 1, (mode, timings)
+
+
 def test_same_bits():
     for model in (cases.DEMO, V3):
         want = answer(model)[:2]

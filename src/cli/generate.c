@@ -186,10 +186,10 @@ int generate(struct timeline *t, const struct generate_options *o, struct genera
     if (o->n_top != 0 && top == NULL) {
         return cli_fail(e, SLUICE_FAILED, "out of memory");
     }
-    uint64_t before = sluice_engine_counter(t->engine, "expert.nvme.bytes"), weights = sluice_engine_counter(t->engine, "weights.bytes");
+    uint64_t before = sluice_engine_counter(t->engine, "expert.nvme.drive_bytes"), weights = sluice_engine_counter(t->engine, "weights.bytes");
     int r = loop(t, o, ret, top, e);
     ret->decode_ram = sluice_engine_counter(t->engine, "weights.bytes") - weights;
-    ret->decode_nvme = sluice_engine_counter(t->engine, "expert.nvme.bytes") - before;
+    ret->decode_nvme = sluice_engine_counter(t->engine, "expert.nvme.drive_bytes") - before;
     free(top);
     if (o->stream != NULL) {
         text_stream_end(o->stream);

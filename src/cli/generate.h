@@ -35,7 +35,7 @@ struct generation {
     uint32_t decode_n; /* steps of one token */
     double decode_s;
     uint64_t decode_ram;  /* bytes of weights that kernels read meanwhile */
-    uint64_t decode_nvme; /* bytes of experts read from a drive meanwhile */
+    uint64_t decode_nvme; /* bytes of experts read from a drive meanwhile, ahead or for nothing too */
 };
 
 struct generate_options {

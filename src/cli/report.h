@@ -16,7 +16,7 @@ struct timings {
     uint32_t decode_n; /* steps of one token */
     double decode_s;
     uint64_t decode_ram;  /* bytes of weights that kernels read meanwhile */
-    uint64_t decode_nvme; /* bytes of experts read from a drive meanwhile */
+    uint64_t decode_nvme; /* bytes of experts read from a drive meanwhile, ahead or for nothing too */
 };
 
 /* A finite number, or null. */

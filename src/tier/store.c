@@ -302,6 +302,7 @@ static void count_load(struct store *s)
     uint64_t us = now.demand_ns / 1000 - s->told.demand_ns / 1000;
     counter_add(s->demand_us, us);
     counter_add(s->demand_bytes, now.demand_bytes - s->told.demand_bytes);
+    counter_add(s->drive_bytes, now.bytes - s->told.bytes);
     s->told = now;
 }
 

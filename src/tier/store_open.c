@@ -85,6 +85,7 @@ static int register_counters(struct store *s, struct counters *c, struct error *
         {&s->wasted_bytes, "prefetch.wasted_bytes", "bytes of those"},
         {&s->demand_us, "expert.nvme.demand_us", "microseconds in which a lease waited for a drive"},
         {&s->demand_bytes, "expert.nvme.demand_bytes", "bytes that came in that time"},
+        {&s->drive_bytes, "expert.nvme.drive_bytes", "bytes that came from a drive at any time, asked for or ahead"},
     };
     for (size_t i = 0; i < ARRAY_LEN(list); i++) {
         *list[i].at = counters_register(c, list[i].name, list[i].help);

@@ -61,8 +61,8 @@ struct store {
     struct expert_key *missed;    /* [experts] of the visit */
     struct evict_answer *answers; /* [experts] */
     uint32_t *found;              /* [experts] */
-    struct counter *hits, *hit_bytes, *misses, *read, *read_bytes, *admitted, *useful, *late, *wasted, *wasted_bytes, *demand_us, *demand_bytes;
-    struct reader_load told; /* what the last two counted */
+    struct counter *hits, *hit_bytes, *misses, *read, *read_bytes, *admitted, *useful, *late, *wasted, *wasted_bytes, *demand_us, *demand_bytes, *drive_bytes;
+    struct reader_load told; /* what the last three counted */
 };
 
 static inline struct expert *expert_of(const struct store *s, struct expert_key key) { return &s->state[(size_t)key.layer * s->experts + key.expert]; }
