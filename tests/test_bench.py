@@ -163,7 +163,8 @@ def test_replay():
     expert = 3 * 64 * 256 + 3 * 2 * 4  # codes, and 128 x 128 scales as float32
     for r in rows:
         assert r["tokens"] == 6 and r["uses"] == 6 * 5 * 6 and r["bytes"] == (r["uses"] - r["hits"]) * expert and r["seconds"] > 0, r
-    for flags, word in ((("--csv",), b"--csv"), (("--kernels",), b"--kernels"), (("--cache", "101%"), b"--cache")):
+    for flags, word in ((("--csv",), b"--csv"), (("--kernels",), b"--kernels"), (("--cache", "101%"), b"--cache"), (("-n", "0"), b"-n 0"), (("-n", "5,6"), b"-n 5,6"),
+                        (("-p", "8"), b"-p")):
         assert word in sluice("bench", "--replay", trace, "-m", DEMO, *flags, status=2).stderr
     assert b"--replay" in sluice("bench", "-m", DEMO, "--cache", "10%", status=2).stderr
 

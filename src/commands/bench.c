@@ -115,6 +115,20 @@ static int read_repeats(const char *text, uint32_t *ret, struct error *e)
     return 0;
 }
 
+/* A replay has one length, and no tests. */
+static int check_replay_lists(const struct bench_options *o, const char *const *texts, const struct list_flag *flags, size_t n, struct error *e)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (texts[i] != NULL && flags[i].list != &o->generated) {
+            return error_set(e, ERROR_USAGE, "--replay %s: computes nothing; leave out %s", o->replay, flags[i].name);
+        }
+        if (texts[i] != NULL && (o->generated.n > 1 || o->generated.value[0] == 0)) {
+            return error_set(e, ERROR_USAGE, "--replay %s: -n %s: expected one number of tokens, at least 1", o->replay, texts[i]);
+        }
+    }
+    return 0;
+}
+
 static int check(const struct bench_options *o, struct error *e)
 {
     if (o->json && o->csv) {
@@ -162,6 +176,7 @@ static int parse(int argc, char **argv, struct bench_options *o, bool *ret_help,
     r = profiles_apply(&o->settings, e);
     r = r < 0 ? r : read_lists(o, texts, lists, ARRAY_LEN(lists), e);
     r = r < 0 || !o->kernels ? r : check_no_lists(o, texts, lists, ARRAY_LEN(lists), e);
+    r = r < 0 || o->replay == NULL ? r : check_replay_lists(o, texts, lists, ARRAY_LEN(lists), e);
     o->generated_set = texts[1] != NULL;
     r = r < 0 ? r : read_repeats(repeats, &o->repeats, e);
     return r < 0 ? r : check(o, e);

@@ -140,7 +140,7 @@ static int open_all(struct replayer *p, struct error *e)
     ro.requests = REQUESTS;
     ro.direct = ro.drop_behind = true;
     p->clock = clock_system();
-    p->tokens = o->generated.n > 0 && o->generated_set ? o->generated.value[0] : TOKENS;
+    p->tokens = o->generated_set ? o->generated.value[0] : TOKENS;
     int r = trace_read(o->replay, &p->trace, e);
     r = r < 0 ? r : open_sizes(p, e);
     r = r < 0 ? r : weights_open(&bind, &p->weights, e);
