@@ -12,6 +12,8 @@
 #include "common/intmath.h"
 #include "io/reader_impl.h"
 
+enum { AHEAD = 128 << 10 }; /* bytes of one advice that no device cuts short */
+
 static ssize_t copy(void *to, void *from, size_t bytes)
 {
     struct iovec here = {to, bytes}, there = {from, bytes};
@@ -42,7 +44,10 @@ static ssize_t read_step(const struct read_step *s)
     if (map == MAP_FAILED) {
         return -errno;
     }
-    madvise(map, bytes, MADV_WILLNEED); /* else it is read fault by fault */
+    madvise(map, bytes, MADV_RANDOM); /* nothing beyond, which nobody would drop: a page that a neighbour's read has dropped faults */
+    for (size_t at = 0; at < bytes; at += AHEAD) {
+        madvise(map + at, min_u64(AHEAD, bytes - at), MADV_WILLNEED); /* else it is read fault by fault */
+    }
     ssize_t n = copy(s->data, map + skew, s->bytes);
     munmap(map, bytes);
     return answer(s, n);

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns: tests of what only mapped files can meet: cut while mapped, pages that do not come, a copy that the system refuses. */
+/* Owns: tests of what only mapped files can meet: cut while mapped, pages that do not come or are dropped before the copy, a copy that the system
+ * refuses. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "io/reader.h"
 #include "tests/unit/io/fault.h"
 #include "tests/unit/io/io_test.h"
 
-enum { BYTES = 300000, CUT = 100000 }; /* CUT is within a page */
+enum { BYTES = 300000, CUT = 100000, PAGE = 4096, TMPFS = 0x01021994 }; /* CUT is within a page */
 
 struct fixture {
     char *folder;
@@ -121,6 +125,54 @@ static void test_missing_page(void **state)
     reader_destroy(r);
 }
 
+/* Pages of the file in the page cache. */
+static size_t cached(const struct file *f)
+{
+    unsigned char there[BYTES / PAGE + 1];
+    void *map = mmap(NULL, BYTES, PROT_READ, MAP_SHARED, f->fd, 0);
+    size_t n = 0;
+    assert_int_equal(mincore(map, BYTES, there), 0);
+    for (size_t i = 0; i < sizeof there; i++) {
+        n += there[i] & 1;
+    }
+    munmap(map, BYTES);
+    return n;
+}
+
+static void drop(const struct file *f)
+{
+    for (int i = 0; cached(f) > 0 && i < 1000; i++) { /* what is on its way stays */
+        posix_fadvise(f->fd, 0, 0, POSIX_FADV_DONTNEED);
+        usleep(1000);
+    }
+    assert_int_equal(cached(f), 0);
+}
+
+/* A page that is gone before it is copied - a neighbour's read dropped the one that both share - brings no others with it. */
+static void test_nothing_beyond(void **state)
+{
+    struct fixture *x = *state;
+    struct statfs fs;
+    struct reader *r = create();
+    if (fstatfs(x->file.fd, &fs) != 0 || fs.f_type == TMPFS) {
+        reader_destroy(r);
+        skip();
+    }
+    fsync(x->file.fd);
+    fault_read(0, 0, 0);
+    fault_hold(1);
+    assert_int_equal(reader_submit(r, &(struct read_request){.file = &x->file, .offset = 32 * PAGE, .bytes = 4 * PAGE, .data = x->data, .tag = 7}), 0);
+    while (fault_holding() == 0) {
+        usleep(100);
+    }
+    drop(&x->file);
+    fault_hold(0);
+    assert_int_equal(collect(r).status, 0);
+    assert_memory_equal(x->data, x->content + 32 * PAGE, 4 * PAGE);
+    reader_destroy(r);
+    assert_int_equal(cached(&x->file), 0);
+}
+
 /* A filter on system calls: pread threads take over, and the reason is known. */
 static void test_copy_refused(void **state)
 {
@@ -142,6 +194,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_cut_while_mapped, setup, teardown),
         cmocka_unit_test_setup_teardown(test_cut_before, setup, teardown),
         cmocka_unit_test_setup_teardown(test_missing_page, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_nothing_beyond, setup, teardown),
         cmocka_unit_test_setup_teardown(test_copy_refused, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
