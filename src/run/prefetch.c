@@ -47,10 +47,10 @@ struct prefetch {
     struct foresee *foresee;     /* NULL: routers cannot be asked */
     enum prefetch_mode mode;
     uint32_t first_layer;        /* with experts */
-    int32_t *ids;                /* [experts_used] */
+    int32_t *ids, *first_ids;    /* [experts_used] named for a row; for the first row of a step */
     float *weights, *sorted;     /* [experts_used] of ids; of hints */
     struct prediction *hints;    /* [max(experts_used, NEXT)] */
-    uint32_t named_layer;        /* ids are what was named for it; 0: nothing */
+    uint32_t named_layer;        /* first_ids are what was named for it; 0: nothing */
     struct prefetch_governor governor;
     bool hinting;                /* this token */
     uint64_t token_ns;           /* when this token came to the first layer; 0: it is none to measure */
@@ -78,13 +78,14 @@ static int open_all(struct prefetch *p, struct error *e)
 {
     struct engine *g = p->engine;
     uint32_t k = g->shape->experts_used;
-    p->ids = malloc(k * sizeof(*p->ids));
+    p->ids = malloc(2 * k * sizeof(*p->ids));
     p->weights = malloc(k * sizeof(*p->weights));
     p->sorted = malloc(k * sizeof(*p->sorted));
     p->hints = malloc(max_u32(k, NEXT) * sizeof(*p->hints));
     if (p->ids == NULL || p->weights == NULL || p->sorted == NULL || p->hints == NULL) {
         return error_nomem(e, "predicted experts", k * sizeof(*p->hints));
     }
+    p->first_ids = p->ids + k;
     while (!shape_layer_is_moe(g->shape, p->first_layer)) {
         p->first_layer++;
     }
@@ -137,14 +138,14 @@ static uint64_t count_of(const struct engine *g, const char *name) { return coun
 /* Experts that were not in RAM before they were asked for, whether or not a hint brought them in time. */
 static uint64_t experts_read(const struct engine *g) { return count_of(g, "expert.ram.misses") + count_of(g, "prefetch.useful"); }
 
-/* A token of a single timeline comes to the first layer: the one before is measured, and how this one goes is chosen. */
-static void begin_token(struct prefetch *p, bool single)
+/* A step comes to the first layer: the one before is measured, if both have no rows of prompts, and how this one goes is chosen. */
+static void begin_token(struct prefetch *p, bool decodes)
 {
     uint64_t now = clock_now_ns(&p->engine->clock), experts = experts_read(p->engine);
-    if (p->token_ns != 0 && single && now - p->token_ns < PAUSE_NS) {
+    if (p->token_ns != 0 && decodes && now - p->token_ns < PAUSE_NS) {
         prefetch_governor_token(&p->governor, p->hinting, 1e-9 * (double)(now - p->token_ns), experts - p->before);
     }
-    p->token_ns = single ? now : 0;
+    p->token_ns = decodes ? now : 0;
     p->before = experts;
     p->hinting = p->mode == PREFETCH_ON || (p->mode == PREFETCH_AUTO && prefetch_governor_choose(&p->governor));
 }
@@ -155,7 +156,7 @@ static void compare(struct prefetch *p, const int32_t *chosen)
     uint32_t k = p->engine->shape->experts_used, right = 0;
     for (uint32_t i = 0; i < k; i++) {
         for (uint32_t j = 0; j < k; j++) {
-            right += p->ids[i] == chosen[j];
+            right += p->first_ids[i] == chosen[j];
         }
     }
     counter_add(p->named, k);
@@ -190,12 +191,11 @@ int prefetch_layer(struct prefetch *p, const struct batch *b, const struct span 
     }
     const struct shape *s = p->engine->shape;
     uint32_t n = min_u32(span->end - span->begin, OPS_MAX_ROWS);
-    bool single = b->n == 1;
     if (layer == p->first_layer) {
-        begin_token(p, single);
+        begin_token(p, b->n_spans == 1);
     }
-    if (single && p->named_layer == layer) {
-        compare(p, p->engine->work.ids);
+    if (p->named_layer == layer) {
+        compare(p, p->engine->work.ids + (size_t)span->begin * s->experts_used);
     }
     p->named_layer = 0;
     if (layer + 1 >= s->layers || !shape_layer_is_moe(s, layer + 1)) {
@@ -208,7 +208,10 @@ int prefetch_layer(struct prefetch *p, const struct batch *b, const struct span 
             continue; /* its experts are not read */
         }
         name_experts(p, layer + 1, logits + (size_t)i * s->experts);
-        p->named_layer = layer + 1;
+        if (i == 0) {
+            memcpy(p->first_ids, p->ids, s->experts_used * sizeof(*p->ids));
+            p->named_layer = layer + 1;
+        }
         if (p->hinting) {
             store_hint(p->engine->store, p->hints, s->experts_used);
         }

@@ -19,7 +19,7 @@ struct prefetch_governor {
 /* Whether the next token goes with hints: both ways in turn at first, then the cheaper one, the other now and then. */
 bool prefetch_governor_choose(const struct prefetch_governor *g);
 
-/* A token with or without hints took so long while so many experts were not in RAM. */
+/* A step with or without hints took so long while so many experts were not in RAM. */
 void prefetch_governor_token(struct prefetch_governor *g, bool hinted, double seconds, uint64_t experts);
 
 struct prefetch;
