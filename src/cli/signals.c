@@ -73,6 +73,7 @@ int signals_start(struct signals *s)
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGHUP, &action, NULL);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a limit of file sizes is a failed write */
     int r = pthread_create(&s->thread, NULL, signal_loop, s);
     if (r != 0) {
         close(s->wake[0]);
