@@ -103,6 +103,8 @@ def test_record_is_what_trace_reads():
             cases.sluice("trace", "record", "-m", cases.DEMO, "--tokens-file", texts, "-o", path, *flags, *EXACT)
             report = cases.sluice_json("trace", "report", path, "--json")
             assert (report["windows"], report["tokens"], report["experts_used"]) == (2, 192, 6)
+        run = cases.sluice("trace", "record", "-m", cases.DEMO, "--tokens-file", texts, "-o", path, "--shadow", "--mtp", "off", status=2)
+        assert b"leave out --mtp off" in run.stderr, run.stderr
         with gzip.open(os.path.join(d, "t.csv.gz"), "rt") as f, open(os.path.join(d, "t.csv"), encoding="ascii") as g:
             same = sum(a["ids"] == b["ids"] for a, b in zip(csv.DictReader(f), csv.DictReader(g)))
         assert same >= 0.98 * 2 * 96 * 5  # prompt chunks round otherwise than single rows

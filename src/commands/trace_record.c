@@ -158,7 +158,7 @@ static int record(struct record *r, const char *path, struct error *e)
 {
     const struct shape *s = r->model->engine->shape;
     if (r->shadow && s->mtp_layers == 0) {
-        return error_set(e, ERROR_USAGE, "--shadow: this model has no MTP layer that could draft; bind one with --mtp-from PATH");
+        return error_set(e, ERROR_USAGE, "--shadow: no MTP layer that could draft is loaded; leave out --mtp off, or bind one with --mtp-from PATH");
     }
     if (s->layers > TRACE_LAYERS || s->experts > TRACE_EXPERTS) {
         return error_set(e, ERROR_FORMAT, "%u layers, %u experts: a trace holds at most %d and %d", s->layers, s->experts, TRACE_LAYERS, TRACE_EXPERTS);
