@@ -15,10 +15,10 @@ SCORE = f"sluice score -m {MODEL} --tokens 0,2563 -ub 8 %s --dump dump && sha256
 SCORE_SMALL = "for m in " + " ".join(f"/models/{m}" for m in SMALL) + "; do sluice score -m $m --tokens 1,2,3,4 -ub 8 %s --dump dump && sha256sum dump; done"
 RUN = f"sluice run -m {MODEL} --tokens 0 -n 1 --temp 0 -ub 8 -v"
 BITS = {"off": "--numa off", "auto": "", "second": "--numa 1", "both": "--numa 1,0", "one-thread": "-t 1", "three-threads": "-t 3", "many-threads": "-t 6"}
-# The kernel's own account of a running process, once the placement has been printed.
+# The kernel's own account of a running process, once its first rows are in the KV cache.
 MAPS = f"""sluice run -m {MODEL} --tokens 0 -n 4000 --ignore-eos --temp 0 -ub 8 >/dev/null 2>log &
 p=$!; i=0
-while ! grep -q placement: log && [ $i -lt 100 ]; do sleep 0.2; i=$((i + 1)); done
+while ! grep -q 'interleave.*anon=' /proc/$p/numa_maps && [ $i -lt 100 ]; do sleep 0.2; i=$((i + 1)); done
 cat /proc/$p/numa_maps; kill -9 $p; grep placement: log >&2"""
 FILL = "numactl -m 1 dd if=/dev/zero of=/tmp/fill bs=1M count=%d 2>/dev/null; "
 COMMANDS = {
