@@ -82,7 +82,7 @@ static int register_counters(struct store *s, struct counters *c, struct error *
         {&s->useful, "prefetch.useful", "experts read ahead that were there when asked for"},
         {&s->late, "prefetch.late", "experts read ahead that were on their way when asked for"},
         {&s->wasted, "prefetch.wasted", "experts read ahead that nobody asked for in time"},
-        {&s->wasted_bytes, "prefetch.wasted_bytes", "bytes of those"},
+        {&s->wasted_bytes, "prefetch.wasted_bytes", "bytes of those, what was given up before it was read included"},
         {&s->demand_us, "expert.nvme.demand_us", "microseconds in which a lease waited for a drive"},
         {&s->demand_bytes, "expert.nvme.demand_bytes", "bytes that came in that time"},
         {&s->drive_bytes, "expert.nvme.drive_bytes", "bytes that came from a drive at any time, asked for or ahead"},
