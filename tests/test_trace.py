@@ -11,6 +11,7 @@ import math
 import os
 import struct
 import tempfile
+import xml.etree.ElementTree
 
 import cases
 
@@ -206,6 +207,7 @@ def test_report_is_plain_counting():
         assert all(abs(a - gate[layer["layer"], x]) < 1e-3 for x, a in enumerate(layer["gate"]))
         total = sum(mine)
         entropy = -sum(u / total * math.log2(u / total) for u in mine if u)
+        assert layer["unused"] == [x for x, u in enumerate(mine) if not u]
         assert layer["used_experts"] == sum(u > 0 for u in mine) and layer["busiest"] == mine.index(max(mine))
         assert abs(layer["busiest_over_mean"] - max(mine) * EXPERTS / total) < 1e-5
         assert abs(layer["effective_experts"] - 2 ** entropy) < 1e-4
@@ -234,6 +236,32 @@ def test_heat_map_has_a_mark_for_every_expert():
     maps = [line.split("|")[1] for line in text.splitlines() if line.endswith("|")]
     assert [len(m) for m in maps] == [64, 16] * CYCLE
     assert all(m == " " * 16 for m in maps[1::2]) and all(m.strip() for m in maps[0::2])
+
+
+def test_experts_never_used_are_listed():
+    report = ("trace", "report", TRACE, "--experts", 80, "--top", 1)
+    layers = {x["layer"]: x["unused"] for x in cases.sluice_json(*report, "--json")["layers"]}
+    lines = cases.sluice(*report).stdout.decode().split("experts that were never used\n")[1].splitlines()
+    for (layer, unused), line in zip(sorted(layers.items()), lines):
+        more = " ..." if len(unused) > 16 else ""
+        assert unused and line == f"{layer:5} {len(unused):5}: " + " ".join(map(str, unused[:16])) + more, line
+    assert lines[len(layers)].split() == ["all", str(sum(map(len, layers.values()))), "of", str(80 * CYCLE)]
+
+
+def test_plot_has_a_line_per_policy_through_its_points():
+    with tempfile.TemporaryDirectory() as d:
+        path = os.path.join(d, "hits.svg")
+        results = simulate("--cache", "90,30,50%", "--plot", path)["results"]
+        root = xml.etree.ElementTree.parse(path).getroot()
+        lines = [x.attrib for x in root if x.tag.endswith("polyline")]
+        names = [r["policy"] for r in results if r["slots"] == 30]
+        assert len(lines) == len(names) == 7
+        for name, line in zip(names, lines):
+            mine = sorted((r["share"], r["hit_ratio"]) for r in results if r["policy"] == name)
+            points = [tuple(map(float, p.split(","))) for p in line["points"].split()]
+            assert len(points) == 3 and all(abs(x - 60 - 400 * a) < 0.06 and abs(y - 20 - 400 * (1 - b)) < 0.06 for (x, y), (a, b) in zip(points, mine)), (name, points, mine)
+            assert ("stroke-dasharray" in line) == (name in ("exact-ahead", "min"))
+        refused(TRACE, "no/hits.svg", flags=["--plot", os.path.join(d, "no", "hits.svg")])
 
 
 BAD = [

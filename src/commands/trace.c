@@ -38,6 +38,7 @@ static const char help_text[] =
 
 static const char help_rest[] =
     "  --half-life N          of popularity, in tokens, for all policies; default 64, odds-ahead 32\n"
+    "  --plot FILE.svg        hits over the share of experts that stay, a line per policy\n"
     "\n"
     "report:\n"
     "  --top N                pairs of experts to list; default 10\n"
@@ -57,6 +58,7 @@ static const char help_rest[] =
     "examples:\n"
     "  sluice trace simulate routing.csv.gz --cache 30,90,150 --first-position 66\n"
     "  sluice trace simulate routing.csv.gz --cache 10% --policy odds-ahead --json\n"
+    "  sluice trace simulate routing.csv.gz --plot hits.svg\n"
     "  sluice trace report routing.csv --experts 256 --top 20\n"
     "  sluice trace record -m models/demo --tokens-file texts.json -o routing.csv.gz --shadow\n"
     "  sluice trace fit -m model.gguf --tokens-file texts.json\n"
@@ -111,6 +113,7 @@ static int parse(char **argv, bool simulate, struct trace_options *o, bool *ret_
         {"--top", &o->top, 1 << 20, NULL, false, true},
         {"--cache", NULL, 0, &o->cache, true, false},
         {"--policy", NULL, 0, &o->policy, true, false},
+        {"--plot", NULL, 0, &o->plot, true, false},
     };
     int r = 0;
     for (; r == 0 && *argv != NULL; argv++) {

@@ -15,6 +15,7 @@ struct trace_options {
     uint32_t experts; /* per layer; at least those of the trace */
     uint32_t first_position, half_life, top;
     const char *cache, *policy; /* as typed */
+    const char *plot;           /* path; NULL: none */
     bool json;
     const volatile int *cancel;
 };

@@ -10,7 +10,7 @@
 #include "src/commands/arguments.h"
 #include "src/commands/trace.h"
 
-enum { RUN_MOST = 4, MAP_COLUMNS = 64 }; /* rows of a run of consecutive positions; experts per line */
+enum { RUN_MOST = 4, MAP_COLUMNS = 64, UNUSED_SHOWN = 16 }; /* rows of a run of consecutive positions; experts per line; ids per layer */
 
 struct pair {
     uint16_t layer, expert, next_layer, next_expert;
@@ -184,6 +184,29 @@ static void text_map(const struct use_report *u, struct str *out)
     }
 }
 
+/* Layers whose experts were all used have no line. */
+static void text_unused(const struct use_report *u, struct str *out)
+{
+    uint32_t n = u->options->experts;
+    uint64_t all = 0;
+    str_puts(out, "\nexperts that were never used\n");
+    for (uint32_t l = 0; l < u->trace->n_layers; l++) {
+        uint32_t unused = n - u->layers[l].used_experts, shown = 0;
+        all += unused;
+        if (unused > 0) {
+            str_printf(out, "%5u %5u:", u->trace->layers[l], unused);
+        }
+        for (uint32_t x = 0; x < n && shown < unused && shown < UNUSED_SHOWN; x++) {
+            if (u->layers[l].uses[x] == 0) {
+                str_printf(out, " %u", x);
+                shown++;
+            }
+        }
+        str_puts(out, unused == 0 ? "" : unused > shown ? " ...\n" : "\n");
+    }
+    str_printf(out, "  all %5llu of %llu\n", (unsigned long long)all, (unsigned long long)n * u->trace->n_layers);
+}
+
 static void text(const struct use_report *u, struct str *out)
 {
     const struct trace *t = u->trace;
@@ -197,6 +220,7 @@ static void text(const struct use_report *u, struct str *out)
                    l->effective, 100 * l->hottest_share, l->distinct[2], l->distinct[3], l->distinct[4]);
     }
     text_map(u, out);
+    text_unused(u, out);
     str_printf(out, "\npairs of neighbouring layers used most above chance\n\nlayer expert  layer expert   times  by chance   ratio\n");
     for (uint32_t i = 0; i < u->n_pairs; i++) {
         const struct pair *p = &u->pairs[i];
@@ -214,6 +238,12 @@ static void json_layer(const struct use_report *u, uint32_t i, struct str *out)
                l->distinct[2], l->distinct[3], l->distinct[4]);
     for (uint32_t x = 0; x < u->options->experts; x++) {
         str_printf(out, "%s%llu", x > 0 ? ", " : "", (unsigned long long)l->uses[x]);
+    }
+    str_puts(out, "],\n   \"unused\": [");
+    for (uint32_t x = 0, n = 0; x < u->options->experts; x++) {
+        if (l->uses[x] == 0) {
+            str_printf(out, "%s%u", n++ > 0 ? ", " : "", x);
+        }
     }
     str_puts(out, "],\n   \"gate\": [");
     for (uint32_t x = 0; x < u->options->experts; x++) {

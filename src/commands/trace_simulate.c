@@ -7,6 +7,7 @@
 #include "common/intmath.h"
 #include "src/base/str.h"
 #include "src/commands/arguments.h"
+#include "src/commands/plot.h"
 #include "src/commands/trace.h"
 #include "src/commands/trace_replay.h"
 
@@ -124,6 +125,27 @@ static void json(const struct sweep *s, struct str *out)
     str_puts(out, "\n ]}\n");
 }
 
+/* A line per policy over the sizes in rising order; bounds are dashed. */
+static int plot(const struct sweep *s, struct error *e)
+{
+    struct str out = {0};
+    plot_begin(&out, "experts that stay", "hits");
+    for (uint32_t i = 0; i < s->n_policies; i++) {
+        double across[SIZES], up[SIZES];
+        for (uint32_t k = 0; k < s->n_sizes; k++) {
+            uint32_t at = k;
+            for (; at > 0 && across[at - 1] > share(s, k) / 100; at--) {
+                across[at] = across[at - 1];
+                up[at] = up[at - 1];
+            }
+            across[at] = share(s, k) / 100;
+            up[at] = percent(&s->counts[i][k]) / 100;
+        }
+        plot_line(&out, i, s->policies[i]->name, s->policies[i]->ahead == AHEAD_EXACT || s->policies[i]->ahead == AHEAD_ALL, across, up, s->n_sizes);
+    }
+    return plot_write(&out, s->options->plot, e);
+}
+
 int trace_simulate(const struct trace *t, const struct trace_options *o, struct error *e)
 {
     struct str out = {0};
@@ -138,6 +160,7 @@ int trace_simulate(const struct trace *t, const struct trace_options *o, struct 
     int r = trace_parse_slots("--cache", o->cache, s->total, s->slots, SIZES, &s->n_sizes, e);
     r = r < 0 ? r : choose_policies(s, e);
     r = r < 0 ? r : sweep(s, e);
+    r = r < 0 || o->plot == NULL ? r : plot(s, e);
     if (r == 0) {
         (o->json ? json : text)(s, &out);
         r = arguments_print(&out, e);
