@@ -184,7 +184,9 @@ static void wait_result(struct reader *r, int timeout_ms)
 int reader_collect(struct reader *r, struct read_result *ret, int timeout_ms)
 {
     pthread_mutex_lock(&r->lock);
-    if (timeout_ms != 0) {
+    if (r->ops->wait != NULL) {
+        r->ops->wait(r, timeout_ms);
+    } else if (timeout_ms != 0) {
         wait_result(r, timeout_ms);
     }
     bool got = read_queue_collect(&r->queue, ret);

@@ -13,6 +13,7 @@
 /* Threads of its own take chunks from the queue and book them; `reader_base` is the part that callers meet. */
 struct reader_ops {
     void (*wake)(struct reader *r, bool several); /* under the lock: requests wait, perhaps of several chunks */
+    void (*wait)(struct reader *r, int timeout_ms); /* under the lock, at every collect: what brings results; NULL: threads do, on `finished` */
     void (*register_memory)(struct reader *r, char *data, uint64_t bytes); /* under the lock; NULL: of no use */
     void (*destroy)(struct reader *r);
 };
