@@ -98,6 +98,20 @@ int buffer_init(struct buffer *b, struct account *account, enum purpose purpose,
     return buffer_init_node(b, account, purpose, bytes, -1, e);
 }
 
+int buffer_init_bare(struct buffer *b, size_t bytes, struct error *e)
+{
+    *b = (struct buffer){ .node = -1 };
+    if (bytes == 0) {
+        return 0;
+    }
+    void *data = bytes > SIZE_MAX / 2 ? MAP_FAILED : mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (data == MAP_FAILED) {
+        return error_nomem(e, "addresses", bytes);
+    }
+    *b = (struct buffer){ .data = data, .bytes = bytes, .mapped = align_up_u64(bytes, (size_t)sysconf(_SC_PAGESIZE)), .node = -1 };
+    return 0;
+}
+
 void buffer_interleave(struct buffer *b, const int *node, uint32_t n)
 {
     if (b->data == NULL) {

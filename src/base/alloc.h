@@ -52,6 +52,9 @@ int buffer_init(struct buffer *b, struct account *account, enum purpose purpose,
 /* The same on one memory node (its number; below 0: anywhere). A refusal is a fact of the buffer and its account, no error. */
 int buffer_init_node(struct buffer *b, struct account *account, enum purpose purpose, size_t bytes, int node, struct error *e);
 
+/* Addresses without memory: whoever touches them crashes. In no account; any size that there are addresses for. */
+int buffer_init_bare(struct buffer *b, size_t bytes, struct error *e);
+
 /* Untouched pages of b will come from these n nodes in turn: for what all threads read. A refusal is a fact as above. */
 void buffer_interleave(struct buffer *b, const int *node, uint32_t n);
 

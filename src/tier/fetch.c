@@ -37,7 +37,8 @@ void fetch_deinit(struct fetch *f)
     *f = (struct fetch){0};
 }
 
-bool fetch_has_room(const struct fetch *f) { return f->open + READS_MAX <= f->most; }
+/* By experts: when the first reads of one have arrived makes no difference. */
+bool fetch_has_room(const struct fetch *f) { return (f->under_way + 1) * EXPERT_PARTS * f->slots->buffers.nodes <= f->most; }
 
 void fetch_start(struct fetch *f, struct expert_key key, uint32_t slot, enum read_priority priority)
 {

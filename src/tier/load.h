@@ -29,6 +29,7 @@ struct loader {
     struct reader *reader;
     struct account *account;
     uint32_t nodes;     /* memory nodes that the rows of a matrix are spread over, at least 1 */
+    bool bare;          /* buffers are addresses without memory: nothing is read into them, for simulations */
     const int *node_os; /* [nodes] their numbers, or NULL: memory is taken where the system gives it */
     const struct fingerprints *fingerprints; /* what is loaded is checked against them; NULL: there are none */
     struct pool *pool;  /* the threads that check; NULL: the caller alone */

@@ -44,9 +44,9 @@ int slot_buffers_init(struct slot_buffers *b, const struct slot_cursor *c, const
 {
     memset(b, 0, sizeof(*b));
     b->nodes = c->nodes;
-    int r = buffer_init(&b->scales, loader->account, PURPOSE_SCALES, c->scales, e);
+    int r = loader->bare ? buffer_init_bare(&b->scales, c->scales, e) : buffer_init(&b->scales, loader->account, PURPOSE_SCALES, c->scales, e);
     for (uint32_t k = 0; k < c->nodes && r == 0; k++) {
-        r = buffer_init_node(&b->node[k], loader->account, purpose, c->node[k], loader->node_os != NULL ? loader->node_os[k] : -1, e);
+        r = loader->bare ? buffer_init_bare(&b->node[k], c->node[k], e) : buffer_init_node(&b->node[k], loader->account, purpose, c->node[k], loader->node_os != NULL ? loader->node_os[k] : -1, e);
     }
     return r;
 }

@@ -39,10 +39,16 @@ static int take_arrivals(struct store *s, int timeout_ms, uint16_t layer, struct
     struct fetch_arrival a;
     struct error failure;
     int r = 0;
+    if (s->observer != NULL && !s->all) {
+        s->observer->collect(s->observer->ctx);
+    }
     while (!s->all && fetch_collect(&s->fetch, timeout_ms, &a, &failure) > 0) {
         struct expert *x = expert_of(s, a.key);
         timeout_ms = 0;
         x->state = READY;
+        if (s->observer != NULL) {
+            s->observer->arrive(s->observer->ctx, a.key, a.status);
+        }
         if (a.status < 0) {
             if (a.status != -ECANCELED && x->users > 0 && a.key.layer == layer && r == 0) {
                 r = error_set(e, failure.code, "%s", failure.text);
@@ -181,7 +187,7 @@ bool store_start_all(struct store *s)
     return all;
 }
 
-int store_begin(struct store *s, const struct store_visit *v, struct lease **ret, struct error *e)
+int store_lease_begin(struct store *s, const struct store_visit *v, struct lease **ret, struct error *e)
 {
     int r = check_keys(s, v->keys, v->n, e);
     struct lease *l = free_lease(s);
@@ -245,7 +251,7 @@ static uint32_t collect_ready(struct lease *l, struct expert_view *views, uint32
     return n;
 }
 
-int store_next(struct lease *l, const atomic_int *cancel, struct expert_view *views, uint32_t max, uint32_t *ret_n, struct error *e)
+int store_lease_next(struct lease *l, const atomic_int *cancel, struct expert_view *views, uint32_t max, uint32_t *ret_n, struct error *e)
 {
     struct store *s = l->store;
     *ret_n = 0;
@@ -281,7 +287,7 @@ static void give_back(struct lease *l, uint32_t i)
     }
 }
 
-void store_release(struct lease *l, const struct expert_view *views, uint32_t n)
+void store_lease_release(struct lease *l, const struct expert_view *views, uint32_t n)
 {
     uint32_t at = 0;
     for (uint32_t i = 0; i < n; i++, at++) { /* in the order they were handed out */
@@ -307,11 +313,8 @@ static void count_load(struct store *s)
 }
 
 /* What is on its way and does not stay is given up. */
-void store_end(struct lease *l)
+void store_lease_end(struct lease *l)
 {
-    if (l == NULL || !l->open) {
-        return;
-    }
     count_load(l->store);
     for (uint32_t i = 0; i < l->n; i++) {
         struct expert_key key = {l->layer, l->experts[i]};

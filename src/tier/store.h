@@ -50,7 +50,8 @@ struct store_options {
     uint32_t requests;     /* that it takes */
 };
 
-/* Reads FP8 scales - and all experts, if they stay - into RAM through `loader`. Refuses as load_* do. */
+/* With a bare loader nothing is read, and views hold addresses that nobody may read: for simulations, in which not all stay.
+ * Reads FP8 scales - and all experts, if they stay - into RAM through `loader`. Refuses as load_* do. */
 int store_create(const struct weights *w, struct loader *loader, const struct store_options *o, struct counters *counters, struct store **ret, struct error *e);
 void store_destroy(struct store *s); /* waits for reads in flight; accepts NULL */
 

@@ -69,11 +69,8 @@ void store_read_hinted(struct store *s)
     memmove(s->hints, s->hints + at, s->n_hints * sizeof(*s->hints));
 }
 
-void store_hint(struct store *s, const struct prediction *p, uint32_t n)
+void store_take_hints(struct store *s, const struct prediction *p, uint32_t n)
 {
-    if (s->all) {
-        return; /* nothing moves */
-    }
     store_take_arrivals(s);
     for (uint32_t i = 0; i < n; i++) {
         struct expert *x = expert_of(s, p[i].key);

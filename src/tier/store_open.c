@@ -201,7 +201,7 @@ int store_create(const struct weights *w, struct loader *loader, const struct st
     s->cycle = max_u32(moe_layers(&w->shape), 1);
     r = r < 0 ? r : heat_init(&s->heat, s->layers, max_u32(s->experts, 1), HALF_LIFE_TOKENS * s->cycle, e);
     r = r < 0 || s->all ? r : open_streaming(s, o, loader->fingerprints, e);
-    r = r < 0 ? r : read_at_create(s, sizes.experts, loader, e);
+    r = r < 0 || loader->bare ? r : read_at_create(s, sizes.experts, loader, e);
     if (r < 0) {
         store_destroy(s);
         return r;

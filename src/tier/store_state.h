@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Owns: what the files of the expert store share: the state of each expert and of the store. For src/tier/store*.c only: store_open.c
- * makes it, store.c lends experts, store_ahead.c reads before they are asked for. */
+ * makes it, store.c lends experts, store_ahead.c reads before they are asked for, store_calls.c tells who observes. */
 #ifndef SLUICE_TIER_STORE_STATE_H
 #define SLUICE_TIER_STORE_STATE_H
 
@@ -8,7 +8,7 @@
 #include "src/tier/expert_slots.h"
 #include "src/tier/fetch.h"
 #include "src/tier/heat.h"
-#include "src/tier/store.h"
+#include "src/tier/store_observer.h"
 
 enum { STORE_HINTS = 256 };
 
@@ -62,6 +62,7 @@ struct store {
     struct evict_answer *answers; /* [experts] */
     uint32_t *found;              /* [experts] */
     struct counter *hits, *hit_bytes, *misses, *read, *read_bytes, *admitted, *useful, *late, *wasted, *wasted_bytes, *demand_us, *demand_bytes, *drive_bytes;
+    const struct store_observer *observer; /* or NULL */
     struct reader_load told; /* what the last three counted */
 };
 
@@ -71,6 +72,13 @@ static inline bool stays(const struct store *s, struct expert_key key) { return 
 
 /* Calls `use` for every expert, in order of layer and number; index: which one it is. */
 void store_each(const struct store *s, void (*use)(void *ctx, struct expert_key key, uint32_t index), void *ctx);
+
+/* store.c, store_ahead.c: the calls of store.h of the same names, untold. */
+int store_lease_begin(struct store *s, const struct store_visit *v, struct lease **ret, struct error *e);
+int store_lease_next(struct lease *l, const atomic_int *cancel, struct expert_view *views, uint32_t max, uint32_t *ret_n, struct error *e);
+void store_lease_release(struct lease *l, const struct expert_view *views, uint32_t n);
+void store_lease_end(struct lease *l); /* an open one */
+void store_take_hints(struct store *s, const struct prediction *p, uint32_t n);
 
 /* store.c: begins to read an expert that is ABSENT into a spare slot; there is one, and room for its reads. */
 void store_start(struct store *s, struct expert_key key, enum read_priority priority);
