@@ -124,6 +124,23 @@ def test_simulator_counts_what_the_engine_counts():
             assert out["timings"]["cache"]["nvme"]["bytes"] == ram["misses"] * (3 * 64 * 256 + 3 * 2 * 4)
 
 
+def test_simulator_with_a_clock_of_its_own():
+    """A run that waits for a limited drive, played with the rate that it measured: hits, bytes and seconds within two in a hundred."""
+    with tempfile.TemporaryDirectory(prefix="sluice-test-") as home:
+        tokens, events = os.path.join(home, "tokens.json"), os.path.join(home, "events.gz")
+        with open(tokens, "w", encoding="ascii") as f:
+            json.dump([(7 * i * i + 11) % 390 + 10 for i in range(20)], f)
+        for prefetch in ("off", "on"):
+            cases.sluice("trace", "record", "-m", cases.DEMO, "--tokens-file", tokens, "-o", os.path.join(home, "t.csv"), "--step", "--expert-ram", "25%", "--mtp", "off",
+                         "--prefetch", prefetch, "--io-limit", "512K", "--events", events)
+            got = cases.sluice_json("trace", "play", events, "--prefetch", prefetch, "--json")
+            (found,) = got["results"]
+            assert got["same"] and got["waiting_s"] > 0.9 * got["seconds"], got
+            for name in ("expert.ram.hits", "expert.ram.misses", "expert.ram.bytes", "expert.nvme.bytes", "expert.ram.admitted", "expert.nvme.drive_bytes"):
+                assert abs(found["counted"][name] / got["counted"][name] - 1) < 0.02, (prefetch, name, got)
+            assert abs(found["seconds"] / got["seconds"] - 1) < 0.02, (prefetch, got)
+
+
 def test_damaged_expert_costs_one_answer():
     """A file that becomes shorter while the program runs: the answer that needs the lost expert fails by name, what was said before stays."""
     with tempfile.TemporaryDirectory(prefix="sluice-test-") as home:

@@ -15,7 +15,8 @@
 static const char help_text[] =
     "usage: sluice trace simulate TRACE.csv[.gz] [flags]\n"
     "       sluice trace report TRACE.csv[.gz] [flags]\n"
-    "       sluice trace record -m MODEL --tokens-file FILE -o TRACE.csv[.gz] [--shadow]\n"
+    "       sluice trace record -m MODEL --tokens-file FILE -o TRACE.csv[.gz] [--shadow | --step] [--events EVENTS[.gz]]\n"
+    "       sluice trace play EVENTS[.gz] [flags]\n"
     "       sluice trace fit -m MODEL --tokens-file FILE [-o PREDICTORS]\n"
     "       sluice trace predict -m MODEL --tokens-file FILE [--predictors PREDICTORS] [flags]\n"
     "\n"
@@ -23,7 +24,9 @@ static const char help_text[] =
     "from the best that any policy could reach (Belady's MIN), per policy and cache size. report shows which experts are\n"
     "used: a heat map per layer, imbalance, experts of consecutive tokens, pairs of neighbouring layers.\n"
     "\n"
-    "record writes such a trace from a model that runs over texts. fit learns from texts what predictors can know of a model.\n"
+    "record writes such a trace from a model that runs over texts, and with --events what its cache of experts was told, what it read,\n"
+    "and when. play takes that through the cache itself: as recorded, which must give the engine's own counters, or on a clock of its\n"
+    "own, with another drive, cache or --prefetch. fit learns from texts what predictors can know of a model.\n"
     "predict runs all predictors beside the model and shows how many of the experts each one named, how early, and what the\n"
     "chances that are made of all of them are worth.\n"
     "\n"
@@ -48,10 +51,20 @@ static const char help_rest[] =
     "  --tokens-file FILE     texts as token ids: a JSON list, or a list of lists\n"
     "  -o FILE                what to write; fit's default: beside the model, model.sluice-predict or MODEL.gguf.sluice-predict\n"
     "  --shadow               record: with the experts that a shadow row predicts while the token before is computed\n"
+    "  --step                 record: one token at a time, as an answer is computed; else texts are prompts\n"
+    "  --events FILE          record: with what play takes; experts must not all fit in RAM (--expert-ram)\n"
     "  --predictors FILE      predict: what fit has written; default: the file beside the model, if there is one; off: nothing learned before\n"
     "  --first-position N     predict: positions below N of each text are learned from and not counted; default 0\n"
     "  --plot FILE.svg        predict: the chances and what happened, as a plot\n"
     "  --json                 predict: figures as JSON\n"
+    "\n"
+    "play (on a clock of its own with any of the first four):\n"
+    "  --drive RATE[,US]      bytes per second, and microseconds before the first of them; default what was measured\n"
+    "  --io-limit RATE        as of `sluice run`\n"
+    "  --cache LIST           experts that stay, or shares of all; default what was recorded\n"
+    "  --prefetch NAME        off, on, auto or all; default all. Hints are those that were recorded (record with --prefetch on)\n"
+    "  --compute US[,US,US]   microseconds an expert takes, what is between layers, and asking what to hint; default what was measured\n"
+    "  --json                 figures as JSON\n"
     "\n"
     "Columns of the file: window,position,layer,ids,weights and perhaps shadow_ids; docs/trace.md says what they hold.\n"
     "\n"
@@ -61,13 +74,16 @@ static const char help_rest[] =
     "  sluice trace simulate routing.csv.gz --plot hits.svg\n"
     "  sluice trace report routing.csv --experts 256 --top 20\n"
     "  sluice trace record -m models/demo --tokens-file texts.json -o routing.csv.gz --shadow\n"
+    "  sluice trace record -m models/demo --tokens-file texts.json -o routing.csv.gz --step --expert-ram 25% --prefetch on --events events.gz\n"
+    "  sluice trace play events.gz\n"
+    "  sluice trace play events.gz --drive 3G,80 --cache 10%,25%,50%\n"
     "  sluice trace fit -m model.gguf --tokens-file texts.json\n"
     "  sluice trace predict -m models/demo --tokens-file held-out.json --first-position 66 --plot chances.svg\n";
 
 static const struct {
     const char *verb;
     int (*run)(int argc, char **argv, const volatile int *cancel, bool *ret_help, struct error *e);
-} of_models[] = {{"record", trace_record}, {"fit", trace_fit}, {"predict", trace_predict}};
+} others[] = {{"record", trace_record}, {"play", trace_play}, {"fit", trace_fit}, {"predict", trace_predict}};
 
 static int print_help(void)
 {
@@ -163,20 +179,20 @@ static int run(int argc, char **argv, const volatile int *cancel, struct error *
     struct trace t;
     bool help = false;
     if (verb == NULL) {
-        return error_set(e, ERROR_USAGE, "simulate, report, record, fit or predict? see `sluice trace --help`");
+        return error_set(e, ERROR_USAGE, "simulate, report, record, play, fit or predict? see `sluice trace --help`");
     }
     if (strcmp(verb, "--help") == 0 || strcmp(verb, "-h") == 0) {
         return print_help();
     }
-    for (size_t i = 0; i < ARRAY_LEN(of_models); i++) {
-        if (strcmp(verb, of_models[i].verb) == 0) {
-            int r = of_models[i].run(argc - 1, argv + 1, cancel, &help, e);
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+        if (strcmp(verb, others[i].verb) == 0) {
+            int r = others[i].run(argc - 1, argv + 1, cancel, &help, e);
             return r == 0 && help ? print_help() : r;
         }
     }
     bool simulate = strcmp(verb, "simulate") == 0;
     if (!simulate && strcmp(verb, "report") != 0) {
-        return error_set(e, ERROR_USAGE, "%s: expected simulate, report, record, fit or predict; see `sluice trace --help`", verb);
+        return error_set(e, ERROR_USAGE, "%s: expected simulate, report, record, play, fit or predict; see `sluice trace --help`", verb);
     }
     int r = parse(argv + 2, simulate, &o, &help, e);
     if (r < 0 || help) {

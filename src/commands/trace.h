@@ -28,6 +28,7 @@ int trace_report(const struct trace *t, const struct trace_options *o, struct er
 
 /* Commands that run a model; argv[0] is the verb. *ret_help: help was asked for. */
 int trace_record(int argc, char **argv, const volatile int *cancel, bool *ret_help, struct error *e);
+int trace_play(int argc, char **argv, const volatile int *cancel, bool *ret_help, struct error *e); /* runs none: plays an event file */
 int trace_fit(int argc, char **argv, const volatile int *cancel, bool *ret_help, struct error *e);
 int trace_predict(int argc, char **argv, const volatile int *cancel, bool *ret_help, struct error *e);
 

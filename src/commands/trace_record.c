@@ -8,13 +8,15 @@
 #include <zlib.h>
 
 #include "io/file.h"
+#include "src/commands/events.h"
 #include "src/commands/trace.h"
 #include "src/commands/trace_csv.h"
 #include "src/commands/trace_model.h"
 
 struct record {
     struct trace_model *model;
-    bool shadow;
+    bool shadow, step; /* step: one token at a time */
+    const char *events; /* path; NULL: none */
     uint32_t layers, used, experts;
     int32_t *ids;    /* [longest][layers][used] */
     float *weights;  /* the same */
@@ -102,7 +104,7 @@ static int run_text(struct record *r, const struct trace_text *t, struct error *
     const struct session_hooks hooks = {.on_route = on_route, .ctx = r};
     memset(r->guessed, 0, t->n * sizeof(*r->guessed));
     if (!r->shadow) {
-        return trace_model_feed(r->model, t, &hooks, false, e);
+        return r->step ? trace_model_step(r->model, t, &hooks, false, NULL, e) : trace_model_feed(r->model, t, &hooks, false, e);
     }
     int rc = trace_model_drafts(r->model, t, r->drafts, r->chances, e);
     return rc < 0 ? rc : trace_model_step(r->model, t, &hooks, false, r->drafts, e);
@@ -174,7 +176,12 @@ static int record(struct record *r, const char *path, struct error *e)
     r->drafts = calloc(longest, sizeof(*r->drafts));
     r->chances = calloc(longest, sizeof(*r->chances));
     bool ok = r->ids && r->weights && r->guess && r->guessed && r->drafts && r->chances;
-    return ok ? write_file(r, path, e) : error_nomem(e, "routing of a text", n * sizeof(*r->ids));
+    struct events_recorder *events = NULL;
+    int rc = ok ? 0 : error_nomem(e, "routing of a text", n * sizeof(*r->ids));
+    rc = rc < 0 || r->events == NULL ? rc : events_record_begin(r->model->engine, r->events, &events, e);
+    rc = rc < 0 ? rc : write_file(r, path, e);
+    int end = events_record_end(events, rc == 0, e);
+    return rc < 0 ? rc : end;
 }
 
 int trace_record(int argc, char **argv, const volatile int *cancel, bool *ret_help, struct error *e)
@@ -182,7 +189,7 @@ int trace_record(int argc, char **argv, const volatile int *cancel, bool *ret_he
     struct trace_model m = {0};
     struct record r = {.model = &m};
     const char *out = NULL;
-    const struct argument own[] = {{"-o", NULL, &out}, {"--shadow", &r.shadow, NULL}, {0}};
+    const struct argument own[] = {{"-o", NULL, &out}, {"--shadow", &r.shadow, NULL}, {"--step", &r.step, NULL}, {"--events", NULL, &r.events}, {0}};
     int rc = trace_model_arguments(&m, argc, argv, own, ret_help, e);
     if (rc == 0 && !*ret_help && out == NULL) {
         rc = error_set(e, ERROR_USAGE, "where to? -o FILE.csv or FILE.csv.gz; see `sluice trace --help`");

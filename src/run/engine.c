@@ -18,7 +18,6 @@
 #include "src/tier/plan_input.h"
 
 enum {
-    READ_DEPTH = 32, READ_CHUNK = 1 << 20, /* what drives need to reach their rate */
     EXPERT_REQUESTS = 1024,                /* of a reader: some hundred experts, as a long prompt asks for at once */
 };
 
@@ -333,8 +332,8 @@ static int open_blas(struct engine *g, const struct cpu_flags *flags, uint32_t t
 static int open_pool_and_weights(struct engine *g, const struct engine_hooks *hooks, const struct cpu_flags *flags, uint32_t threads, struct error *e)
 {
     struct reader_options ro = reader_options_of(&g->settings);
-    ro.depth = READ_DEPTH;
-    ro.chunk = READ_CHUNK;
+    ro.depth = ENGINE_READ_DEPTH;
+    ro.chunk = ENGINE_READ_CHUNK;
     ro.direct = ro.fresh = ro.drop_behind = true;
     struct reader *reader = NULL;
     int r = g->script ? 0 : reader_create(&ro, &reader, e);

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Owns: reading event files. A line is a word and numbers. Must not know: what is made of them. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "common/attr.h"
+#include "common/intmath.h"
+#include "src/base/str.h"
+#include "src/commands/events.h"
+
+enum { LINE_BYTES = 1 << 20, BEFORE = 2 }; /* BEFORE: numbers of every call: at_ns, took_ns */
+
+const char *const events_counters[] = {
+    "expert.ram.hits", "expert.ram.bytes", "expert.ram.misses", "expert.nvme.hits", "expert.nvme.bytes", "expert.ram.admitted", "prefetch.useful",
+    "prefetch.late", "prefetch.wasted", "prefetch.wasted_bytes", "expert.nvme.demand_us", "expert.nvme.demand_bytes", "expert.nvme.drive_bytes", NULL};
+
+void events_deinit(struct events *x)
+{
+    free(x->item);
+    free(x->batches);
+    free(x->numbers);
+    *x = (struct events){0};
+}
+
+/* ---- lines ---- */
+
+static int wrong(const struct events_text *t, struct error *e, const char *found, const char *expected)
+{
+    return error_set(e, ERROR_FORMAT, "%s: line %llu: %.40s, expected %s", t->name, (unsigned long long)t->line, found, expected);
+}
+
+/* Makes room for `need` items in *array, which has room for *have. */
+static int grow(void *array, size_t *have, size_t need, size_t item, struct error *e)
+{
+    void *old;
+    memcpy(&old, array, sizeof(old));
+    if (need <= *have) {
+        return 0;
+    }
+    size_t room = need + need / 2 + 1024;
+    void *now = realloc(old, room * item);
+    if (now == NULL) {
+        return error_nomem(e, "events", (unsigned long long)room * item);
+    }
+    memcpy(array, &now, sizeof(now));
+    *have = room;
+    return 0;
+}
+
+static int keep_numbers(struct events_text *t, const uint64_t *from, size_t n, size_t *ret_first, struct error *e)
+{
+    struct events *x = t->events;
+    int r = grow(&x->numbers, &t->numbers, x->n_numbers + n, sizeof(*x->numbers), e);
+    *ret_first = x->n_numbers;
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        x->numbers[x->n_numbers++] = (uint32_t)from[i];
+    }
+    return r;
+}
+
+/* ---- the setting ---- */
+
+static int read_store(struct events_text *t, const uint64_t *w, uint32_t n, struct error *e)
+{
+    struct events_setting *s = &t->events->setting;
+    if (t->set || n != 12) {
+        return wrong(t, e, "store", "one such line of 12 numbers");
+    }
+    bool shape = w[0] > 0 && w[0] <= EVENTS_LAYERS && w[1] <= EVENTS_LAYERS - w[0] && w[2] <= w[0] && w[3] > 0 && w[3] <= EVENTS_LAYERS && w[4] > 0 && w[4] <= EVENTS_EXPERTS && w[5] > 0 && w[5] <= w[4];
+    bool slots = w[6] <= EVENTS_SLOTS && w[7] > 0 && w[7] <= EVENTS_SLOTS && w[8] >= 16 && w[8] <= EVENTS_ROOM / EXPERT_PARTS;
+    bool reader = w[9] > 0 && w[9] <= READER_DEPTH_MAX && w[10] > 0 && w[10] <= 1 << 30;
+    if (!shape || !slots || !reader) {
+        return wrong(t, e, !shape ? "a shape" : !slots ? "slots" : "a reader", "numbers that an engine may have");
+    }
+    *s = (struct events_setting){
+        .layers = (uint32_t)w[0], .mtp_layers = (uint32_t)w[1], .dense_layers = (uint32_t)w[2], .moe_layer_freq = (uint32_t)w[3], .experts = (uint32_t)w[4],
+        .experts_used = (uint32_t)w[5], .cached = (uint32_t)w[6], .staging = (uint32_t)w[7], .room = (uint32_t)w[8], .depth = (uint32_t)w[9], .chunk = w[10], .limit = w[11]};
+    t->set = true;
+    return 0;
+}
+
+static int read_layer(struct events_text *t, const uint64_t *w, uint32_t n, struct error *e)
+{
+    struct events_setting *s = &t->events->setting;
+    if (!t->set || t->events->n > 0 || n != 1 + 2 * EXPERT_PARTS || w[0] >= s->layers + s->mtp_layers || events_has_experts(s, (uint32_t)w[0])) {
+        return wrong(t, e, "layer", "each layer once, after the store and before calls, with 7 numbers");
+    }
+    struct events_layer l = {0};
+    for (int part = 0; part < EXPERT_PARTS; part++) {
+        uint64_t bytes = w[1 + 2 * part], scales = w[2 + 2 * part];
+        if (bytes == 0 || bytes > 1u << 30 || scales > 1 << 24) {
+            return wrong(t, e, "layer", "matrices of 1 byte to 1 GiB");
+        }
+        l.bytes[part] = bytes;
+        l.scales[part] = (uint32_t)scales;
+    }
+    s->layer[w[0]] = l;
+    return 0;
+}
+
+/* ---- calls ---- */
+
+static bool is_expert(const struct events_text *t, uint64_t layer, uint64_t expert)
+{
+    return layer < EVENTS_LAYERS && expert < t->events->setting.experts && events_has_experts(&t->events->setting, (uint32_t)layer);
+}
+
+static int keep_call(struct events_text *t, struct event *call, const uint64_t *list, size_t numbers, struct error *e)
+{
+    struct events *x = t->events;
+    uint64_t before = x->n > 0 ? x->item[x->n - 1].at_ns + x->item[x->n - 1].took_ns : 0;
+    if (call->at_ns < before || call->at_ns > UINT64_MAX / 4 || call->took_ns > UINT64_MAX / 4) {
+        return wrong(t, e, "a time", "calls one after the other");
+    }
+    call->first_batch = t->told;
+    call->n_batches = (uint32_t)(x->n_batches - t->told);
+    t->told = x->n_batches;
+    int r = keep_numbers(t, list, numbers, &call->first, e);
+    r = r < 0 ? r : grow(&x->item, &t->items, x->n + 1, sizeof(*x->item), e);
+    if (r == 0) {
+        x->item[x->n++] = *call;
+    }
+    return r;
+}
+
+/* NS TOOK LEASE LAYER PASSING (EXPERT ROWS)... */
+static int read_begin(struct events_text *t, const uint64_t *w, uint32_t n, struct error *e)
+{
+    if (n < 7 || (n - 5) % 2 != 0 || w[2] >= STORE_LEASES || w[4] > 1) {
+        return wrong(t, e, "begin", "time, duration, lease, layer, 0 or 1, and experts with rows");
+    }
+    struct event call = {.kind = STORE_BEGIN, .at_ns = w[0], .took_ns = w[1], .lease = (uint16_t)w[2], .layer = (uint16_t)w[3], .passing = w[4] == 1, .n = (n - 5) / 2};
+    for (uint32_t i = 5; i < n; i += 2) {
+        if (!is_expert(t, w[3], w[i]) || (i > 5 && w[i] <= w[i - 2]) || w[i + 1] > UINT32_MAX) {
+            return wrong(t, e, "begin", "rising experts of a layer that has some");
+        }
+    }
+    return keep_call(t, &call, w + 5, n - 5, e);
+}
+
+/* NS TOOK (LAYER EXPERT AHEAD CHANCE)...; the chance in bits. */
+static int read_hint(struct events_text *t, const uint64_t *w, uint32_t n, struct error *e)
+{
+    if (n < BEFORE || (n - BEFORE) % 4 != 0) {
+        return wrong(t, e, "hint", "time, duration, and experts as layer, number, visits ahead, chance");
+    }
+    struct event call = {.kind = STORE_HINT, .at_ns = w[0], .took_ns = w[1], .n = (n - BEFORE) / 4};
+    for (uint32_t i = BEFORE; i < n; i += 4) {
+        if (!is_expert(t, w[i], w[i + 1]) || w[i + 2] > UINT16_MAX || w[i + 3] > 0x3f800000) { /* at most 1.0 */
+            return wrong(t, e, "hint", "experts of a layer that has some, with a chance");
+        }
+    }
+    return keep_call(t, &call, w + BEFORE, n - BEFORE, e);
+}
+
+/* next: NS TOOK LEASE MAX N; release: NS TOOK LEASE N; end: NS TOOK LEASE */
+static int read_lease(struct events_text *t, enum store_call_kind kind, const uint64_t *w, uint32_t n, struct error *e)
+{
+    uint32_t want = kind == STORE_NEXT ? 5 : kind == STORE_RELEASE ? 4 : 3;
+    if (n != want || w[2] >= STORE_LEASES || w[want - 1] > EVENTS_EXPERTS || (kind == STORE_NEXT && (w[3] > EVENTS_EXPERTS || w[4] > w[3]))) {
+        return wrong(t, e, "a call", "time, duration, lease, and how many experts");
+    }
+    struct event call = {.kind = kind, .at_ns = w[0], .took_ns = w[1], .lease = (uint16_t)w[2], .max = kind == STORE_NEXT ? (uint32_t)w[3] : 0, .n = kind == STORE_END ? 0 : (uint32_t)w[want - 1]};
+    return keep_call(t, &call, NULL, 0, e);
+}
+
+/* (LAYER EXPERT -STATUS)... */
+static int read_come(struct events_text *t, const uint64_t *w, uint32_t n, struct error *e)
+{
+    struct events *x = t->events;
+    if (n % 3 != 0) {
+        return wrong(t, e, "come", "experts as layer, number, 0 or what failed");
+    }
+    for (uint32_t i = 0; i < n; i += 3) {
+        if (!is_expert(t, w[i], w[i + 1]) || w[i + 2] > INT32_MAX) {
+            return wrong(t, e, "come", "experts of a layer that has some");
+        }
+    }
+    int r = grow(&x->batches, &t->batches, x->n_batches + 1, sizeof(*x->batches), e);
+    if (r == 0) {
+        r = keep_numbers(t, w, n, &x->batches[x->n_batches].first, e);
+        x->batches[x->n_batches].n = n / 3;
+        x->n_batches += r == 0;
+    }
+    return r;
+}
+
+static int read_counted(struct events_text *t, const uint64_t *w, uint32_t n, struct error *e)
+{
+    if (n != 1 || t->counters == EVENTS_COUNTERS) {
+        return wrong(t, e, "counted", "one number for each counter");
+    }
+    t->ended = true;
+    t->events->counted[t->counters++] = w[0];
+    return 0;
+}
+
+/* ---- words ---- */
+
+/* Numbers of the line after its first word. */
+static int cut(struct events_text *t, char *line, uint32_t *ret_n, struct error *e)
+{
+    char *save = NULL;
+    *ret_n = 0;
+    strtok_r(line, " ", &save);
+    for (char *word; (word = strtok_r(NULL, " ", &save)) != NULL; ++*ret_n) {
+        if (*ret_n == ARRAY_LEN(t->words) || !parse_u64(word, &t->words[*ret_n])) {
+            return wrong(t, e, word, "a number, and not so many");
+        }
+    }
+    return 0;
+}
+
+static int read_call(struct events_text *t, const char *word, uint32_t n, struct error *e)
+{
+    static const char *const names[STORE_CALLS] = {[STORE_BEGIN] = "begin", [STORE_HINT] = "hint", [STORE_NEXT] = "next", [STORE_RELEASE] = "release", [STORE_END] = "end"};
+    int kind = 0;
+    while (kind < STORE_CALLS && strcmp(word, names[kind]) != 0) {
+        kind++;
+    }
+    if (kind == STORE_CALLS || !t->set || t->ended) {
+        return wrong(t, e, word, !t->set ? "the store first" : "begin, hint, next, release, end or come, and counters last");
+    }
+    return kind == STORE_BEGIN ? read_begin(t, t->words, n, e) : kind == STORE_HINT ? read_hint(t, t->words, n, e) : read_lease(t, (enum store_call_kind)kind, t->words, n, e);
+}
+
+int events_text_line(struct events_text *t, char *line, struct error *e)
+{
+    char word[16];
+    uint32_t n;
+    if (t->line++ == 0) {
+        return strcmp(line, "sluice-events 1") == 0 ? 0 : error_set(e, ERROR_FORMAT, "%s: line 1: \"%.40s\", expected sluice-events 1: a file of `sluice trace record --events`", t->name, line);
+    }
+    size_t len = strcspn(line, " ");
+    if (len == 0 || len >= sizeof(word)) {
+        return wrong(t, e, len == 0 ? "nothing" : line, "a word and numbers");
+    }
+    memcpy(word, line, len);
+    word[len] = '\0';
+    int r = cut(t, line, &n, e);
+    if (r < 0) {
+        return r;
+    }
+    if (strcmp(word, "store") == 0) {
+        return read_store(t, t->words, n, e);
+    }
+    if (strcmp(word, "layer") == 0) {
+        return read_layer(t, t->words, n, e);
+    }
+    if (strcmp(word, "counted") == 0) {
+        return read_counted(t, t->words, n, e);
+    }
+    return strcmp(word, "come") == 0 && t->set && !t->ended ? read_come(t, t->words, n, e) : read_call(t, word, n, e);
+}
+
+/* Experts that stay are fewer than there are: others come and go. */
+int events_text_end(struct events_text *t, struct error *e)
+{
+    const struct events_setting *s = &t->events->setting;
+    uint64_t experts = 0;
+    for (uint32_t i = 0; i < s->layers + s->mtp_layers; i++) {
+        experts += events_has_experts(s, i) ? s->experts : 0;
+    }
+    if (t->events->n == 0 || t->counters != EVENTS_COUNTERS || t->told != t->events->n_batches) {
+        return error_set(e, ERROR_FORMAT, "%s: line %llu: the file ends early, expected calls and then %d lines counted", t->name, (unsigned long long)t->line, EVENTS_COUNTERS);
+    }
+    return s->cached < experts ? 0 : error_set(e, ERROR_FORMAT, "%s: %u experts stay of %llu, expected fewer", t->name, s->cached, (unsigned long long)experts);
+}
+
+/* ---- the file ---- */
+
+static int read_lines(struct events_text *t, gzFile f, char *line, struct error *e)
+{
+    int r = 0, code;
+    while (r == 0 && gzgets(f, line, LINE_BYTES) != NULL) {
+        size_t len = strlen(line);
+        if (len > 0 && line[len - 1] == '\n') {
+            line[len - 1] = '\0';
+        } else if (!gzeof(f)) {
+            return error_set(e, ERROR_FORMAT, "%s: line %llu holds a zero byte or more than %d bytes", t->name, (unsigned long long)t->line + 1, LINE_BYTES - 2);
+        }
+        r = events_text_line(t, line, e);
+    }
+    const char *why = gzerror(f, &code);
+    if (r == 0 && code == Z_ERRNO) {
+        return error_set(e, -EIO, "%s: cannot be read: %s", t->name, strerror(errno));
+    }
+    if (r == 0 && code == Z_MEM_ERROR) {
+        return error_nomem(e, "decompression", 0);
+    }
+    if (r == 0 && code != Z_OK && code != Z_STREAM_END) {
+        return error_set(e, ERROR_FORMAT, "%s: after line %llu: damaged gzip data: %s", t->name, (unsigned long long)t->line, why);
+    }
+    return r < 0 ? r : events_text_end(t, e);
+}
+
+int events_read(const char *path, struct events *ret, struct error *e)
+{
+    errno = 0;
+    gzFile f = gzopen(path, "rbe"); /* plain files as they are */
+    if (f == NULL) {
+        int code = errno != 0 ? errno : ENOMEM;
+        return error_set(e, -code, "%s: %s", path, strerror(code));
+    }
+    struct events x = {0};
+    struct events_text *t = calloc(1, sizeof(*t));
+    char *line = malloc(LINE_BYTES);
+    int r = t == NULL || line == NULL ? error_nomem(e, "events", sizeof(*t) + LINE_BYTES) : 0;
+    if (r == 0) {
+        t->events = &x;
+        t->name = path;
+        r = read_lines(t, f, line, e);
+    }
+    gzclose(f);
+    free(line);
+    free(t);
+    if (r < 0) {
+        events_deinit(&x);
+        return r;
+    }
+    *ret = x;
+    return 0;
+}
