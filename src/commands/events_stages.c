@@ -48,14 +48,14 @@ static void close_visit(struct events_stages *s, struct open_visit *v)
 static void measure(struct events_stages *s)
 {
     struct open_visit visits[STORE_LEASES] = {{0}};
-    uint64_t before = 0;
+    uint64_t before = 0, ended = s->events->item[0].at_ns; /* the call, the lease */
     for (size_t i = 0; i < s->events->n; i++) {
         const struct event *x = &s->events->item[i];
         struct open_visit *v = &visits[x->lease];
         uint64_t gap = i == 0 ? 0 : x->at_ns - before;
         before = x->at_ns + x->took_ns;
         if (x->kind == STORE_BEGIN) {
-            *v = (struct open_visit){.open = true, .layer = x->layer, .begun_ns = x->at_ns, .between = (double)gap};
+            *v = (struct open_visit){.open = true, .layer = x->layer, .begun_ns = x->at_ns, .between = (double)(x->at_ns - ended)};
         } else if (x->kind == STORE_NEXT && v->open) {
             v->asked_ns = v->asked_ns == 0 ? x->at_ns : v->asked_ns;
             v->wait += (double)x->took_ns;
@@ -63,6 +63,7 @@ static void measure(struct events_stages *s)
             v->compute += (double)gap;
         } else if (x->kind == STORE_END && v->open) {
             close_visit(s, v);
+            ended = before;
         }
     }
 }
