@@ -36,12 +36,11 @@ enum { EVENTS_COUNTERS = 13, EVENTS_EXACT = 10 }; /* the first 10 depend on call
 /* One call; lists are ranges of events.numbers. */
 struct event {
     enum store_call_kind kind;
-    uint16_t lease, layer;      /* layer: STORE_BEGIN, STORE_EXPECT */
+    uint16_t lease, layer;      /* layer: STORE_BEGIN */
     bool passing;               /* STORE_BEGIN */
-    uint32_t n, max;            /* as in store_call; STORE_BEGIN: n experts; STORE_EXPECT: max visits ahead */
+    uint32_t n, max;            /* as in store_call; STORE_BEGIN: experts */
     uint64_t at_ns, took_ns;    /* since the first call; in the call */
-    size_t first;               /* STORE_BEGIN: n times expert, rows; STORE_HINT: n times layer, expert, ahead, bits of the chance;
-                                 * STORE_EXPECT: n times bits of the chance */
+    size_t first;               /* STORE_BEGIN: n times expert, rows; STORE_HINT: n times layer, expert, ahead, bits of the chance */
     size_t first_batch;         /* of events.batches */
     uint32_t n_batches;
 };

@@ -88,7 +88,6 @@ struct clocked {
     struct expert_key *keys;   /* [experts] */
     uint32_t *rows;            /* [experts] */
     struct prediction *hints;  /* [most of a call] */
-    float *chances;            /* [experts] */
     struct prefetch_governor governor;
     bool hinting;              /* this token */
     bool token;                /* one has begun */
@@ -131,38 +130,31 @@ static void hint(struct clocked *c, const struct event *x)
     store_hint(c->model.store, c->hints, x->n);
 }
 
-static bool is_advice(const struct event *x) { return x->kind == STORE_HINT || x->kind == STORE_EXPECT; }
-
-/* Advice that was recorded, and its time. Without hints nobody asks for any. */
-static void advise(struct clocked *c, size_t i)
+/* A hint that was recorded, and its time. Without hints nobody asks what to hint. */
+static void play_hint(struct clocked *c, size_t i)
 {
     const struct event *x = &c->events->item[i];
-    if (c->setup->hints == EVENTS_OFF) {
-        return;
-    }
-    pass_call(c, i, x->kind == STORE_HINT || c->setup->ask_ns < 0 ? c->setup->ask_ns : 0);
-    if (x->kind == STORE_EXPECT) {
-        memcpy(c->chances, &c->events->numbers[x->first], x->n * sizeof(*c->chances));
-        store_expect(c->model.store, x->layer, c->chances, x->max);
-    } else if (c->hinting) {
-        hint(c, x);
+    if (c->setup->hints != EVENTS_OFF) {
+        pass_call(c, i, c->setup->ask_ns);
+        if (c->hinting) {
+            hint(c, x);
+        }
     }
 }
 
-/* The same between leases: hints for the first layer come when a token begins. */
-static void advise_between(struct clocked *c, size_t i)
+/* One between leases: those for the first layer come when a token begins. */
+static void play_hint_between(struct clocked *c, size_t i)
 {
-    const struct event *x = &c->events->item[i];
     size_t next = i;
     while (next < c->events->n && c->events->item[next].kind != STORE_BEGIN) {
         next++;
     }
     bool first = next < c->events->n && c->events->item[next].layer == events_first_layer(c->events);
-    if (x->kind == STORE_HINT && first && !c->announced) {
+    if (first && !c->announced) {
         begin_token(c, !c->events->item[next].passing);
         c->announced = true;
     }
-    advise(c, i);
+    play_hint(c, i);
 }
 
 static int begin(struct clocked *c, size_t i, struct lease **ret, struct error *e)
@@ -193,8 +185,8 @@ static int use(struct clocked *c, struct lease *l, uint32_t max, size_t late, si
             return r;
         }
         for (; store_waiting(l) == 0 && late < end; late++) {
-            if (is_advice(&c->events->item[late])) {
-                advise(c, late);
+            if (c->events->item[late].kind == STORE_HINT) {
+                play_hint(c, late);
             }
         }
         pass(c, each * n);
@@ -209,8 +201,8 @@ static int visit(struct clocked *c, size_t i, size_t *ret, struct error *e)
     struct lease *l = NULL;
     size_t first = i + 1, end;
     int r = begin(c, i, &l, e);
-    for (; r == 0 && first < x->n && is_advice(&x->item[first]); first++) {
-        advise(c, first);
+    for (; r == 0 && first < x->n && x->item[first].kind == STORE_HINT; first++) {
+        play_hint(c, first);
     }
     for (end = first; end < x->n && x->item[end].kind != STORE_END && x->item[end].kind != STORE_BEGIN; end++) {
     }
@@ -243,8 +235,7 @@ static int init(struct clocked *c, struct error *e)
     c->keys = calloc(s->experts, sizeof(*c->keys));
     c->rows = calloc(s->experts, sizeof(*c->rows));
     c->hints = calloc(hints + 1u, sizeof(*c->hints));
-    c->chances = calloc(s->experts, sizeof(*c->chances));
-    if (c->views == NULL || c->keys == NULL || c->rows == NULL || c->hints == NULL || c->chances == NULL) {
+    if (c->views == NULL || c->keys == NULL || c->rows == NULL || c->hints == NULL) {
         return error_nomem(e, "experts of a visit", s->experts * sizeof(*c->views));
     }
     c->clock.ns = 1000000000; /* read_rate.c looks back */
@@ -260,8 +251,8 @@ int events_play_clocked(const struct events *x, const struct events_setup *s, st
     for (size_t i = 0; r == 0 && i < x->n;) {
         if (s->cancel != NULL && *s->cancel) {
             r = error_set(e, ERROR_INTERRUPTED, "interrupted");
-        } else if (is_advice(&x->item[i])) {
-            advise_between(&c, i++);
+        } else if (x->item[i].kind == STORE_HINT) {
+            play_hint_between(&c, i++);
         } else if (x->item[i].kind != STORE_BEGIN) {
             r = error_set(e, ERROR_FORMAT, "call %zu: outside of a lease; only one after the other can be played on a clock", i + 1);
         } else {
@@ -277,6 +268,5 @@ int events_play_clocked(const struct events *x, const struct events_setup *s, st
     free(c.keys);
     free(c.rows);
     free(c.hints);
-    free(c.chances);
     return r;
 }

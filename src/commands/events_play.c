@@ -20,7 +20,6 @@ struct play {
     struct expert_key *keys;   /* [experts] */
     uint32_t *rows;            /* [experts] */
     struct prediction *hints;  /* [most of a call] */
-    float *chances;            /* [experts] */
     const struct event *now;
     uint32_t batch;            /* of the call: how many have come */
     uint32_t lease;            /* of the last call that was told */
@@ -74,13 +73,6 @@ static bool begin(struct play *p, const struct event *x, struct error *e)
     return true;
 }
 
-static bool expect(struct play *p, const struct event *x)
-{
-    memcpy(p->chances, &p->events->numbers[x->first], x->n * sizeof(*p->chances));
-    store_expect(p->model.store, x->layer, p->chances, x->max);
-    return true;
-}
-
 static bool hint(struct play *p, const struct event *x)
 {
     for (uint32_t i = 0; i < x->n; i++) {
@@ -125,29 +117,12 @@ static bool end(struct play *p, const struct event *x)
     return true;
 }
 
-static bool make(struct play *p, const struct event *x, struct error *e)
-{
-    switch (x->kind) {
-    case STORE_BEGIN:
-        return begin(p, x, e);
-    case STORE_EXPECT:
-        return expect(p, x);
-    case STORE_HINT:
-        return hint(p, x);
-    case STORE_NEXT:
-        return next(p, x, e);
-    case STORE_RELEASE:
-        return give_back(p, x);
-    default:
-        return end(p, x);
-    }
-}
-
 static bool call(struct play *p, const struct event *x, struct error *e)
 {
     p->now = x;
     p->batch = 0;
-    return make(p, x, e) && p->batch == x->n_batches && !atomic_load_explicit(&p->stop, memory_order_relaxed);
+    bool same = x->kind == STORE_BEGIN ? begin(p, x, e) : x->kind == STORE_HINT ? hint(p, x) : x->kind == STORE_NEXT ? next(p, x, e) : x->kind == STORE_RELEASE ? give_back(p, x) : end(p, x);
+    return same && p->batch == x->n_batches && !atomic_load_explicit(&p->stop, memory_order_relaxed);
 }
 
 /* ---- all of them ---- */
@@ -165,8 +140,7 @@ static int init(struct play *p, struct error *e)
     p->keys = calloc(s->experts, sizeof(*p->keys));
     p->rows = calloc(s->experts, sizeof(*p->rows));
     p->hints = calloc(hints + 1u, sizeof(*p->hints));
-    p->chances = calloc(s->experts, sizeof(*p->chances));
-    bool ok = p->keys != NULL && p->rows != NULL && p->hints != NULL && p->chances != NULL;
+    bool ok = p->keys != NULL && p->rows != NULL && p->hints != NULL;
     for (uint32_t i = 0; i < STORE_LEASES && ok; i++) {
         p->held[i].views = calloc(s->experts, sizeof(*p->held[i].views));
         ok = p->held[i].views != NULL;
@@ -190,7 +164,6 @@ static void deinit(struct play *p)
     free(p->keys);
     free(p->rows);
     free(p->hints);
-    free(p->chances);
 }
 
 int events_play(const struct events *x, uint64_t ret_counted[EVENTS_COUNTERS], struct error *e)

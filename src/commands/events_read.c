@@ -10,7 +10,7 @@
 #include "src/base/str.h"
 #include "src/commands/events.h"
 
-enum { LINE_BYTES = 1 << 20, BEFORE = 2, CERTAIN = 0x3f800000 }; /* BEFORE: numbers of every call: at_ns, took_ns; CERTAIN: the bits of 1.0 */
+enum { LINE_BYTES = 1 << 20, BEFORE = 2 }; /* BEFORE: numbers of every call: at_ns, took_ns */
 
 const char *const events_counters[] = {
     "expert.ram.hits", "expert.ram.bytes", "expert.ram.misses", "expert.nvme.hits", "expert.nvme.bytes", "expert.ram.admitted", "prefetch.useful",
@@ -148,26 +148,11 @@ static int read_hint(struct events_text *t, const uint64_t *w, uint32_t n, struc
     }
     struct event call = {.kind = STORE_HINT, .at_ns = w[0], .took_ns = w[1], .n = (n - BEFORE) / 4};
     for (uint32_t i = BEFORE; i < n; i += 4) {
-        if (!is_expert(t, w[i], w[i + 1]) || w[i + 2] > UINT16_MAX || w[i + 3] > CERTAIN) {
+        if (!is_expert(t, w[i], w[i + 1]) || w[i + 2] > UINT16_MAX || w[i + 3] > 0x3f800000) { /* at most 1.0 */
             return wrong(t, e, "hint", "experts of a layer that has some, with a chance");
         }
     }
     return keep_call(t, &call, w + BEFORE, n - BEFORE, e);
-}
-
-/* NS TOOK LAYER AHEAD CHANCE...; of each expert, in bits. */
-static int read_expect(struct events_text *t, const uint64_t *w, uint32_t n, struct error *e)
-{
-    if (n != BEFORE + 2 + t->events->setting.experts || !is_expert(t, w[2], 0) || w[3] > UINT16_MAX) {
-        return wrong(t, e, "expect", "time, duration, a layer with experts, visits ahead, and a chance for each expert");
-    }
-    struct event call = {.kind = STORE_EXPECT, .at_ns = w[0], .took_ns = w[1], .layer = (uint16_t)w[2], .max = (uint32_t)w[3], .n = t->events->setting.experts};
-    for (uint32_t i = BEFORE + 2; i < n; i++) {
-        if (w[i] > CERTAIN) {
-            return wrong(t, e, "expect", "chances up to 1");
-        }
-    }
-    return keep_call(t, &call, w + BEFORE + 2, call.n, e);
 }
 
 /* next: NS TOOK LEASE MAX N; release: NS TOOK LEASE N; end: NS TOOK LEASE */
@@ -230,24 +215,15 @@ static int cut(struct events_text *t, char *line, uint32_t *ret_n, struct error 
 
 static int read_call(struct events_text *t, const char *word, uint32_t n, struct error *e)
 {
-    static const char *const names[STORE_CALLS] = {[STORE_BEGIN] = "begin", [STORE_EXPECT] = "expect", [STORE_HINT] = "hint", [STORE_NEXT] = "next", [STORE_RELEASE] = "release", [STORE_END] = "end"};
+    static const char *const names[STORE_CALLS] = {[STORE_BEGIN] = "begin", [STORE_HINT] = "hint", [STORE_NEXT] = "next", [STORE_RELEASE] = "release", [STORE_END] = "end"};
     int kind = 0;
     while (kind < STORE_CALLS && strcmp(word, names[kind]) != 0) {
         kind++;
     }
     if (kind == STORE_CALLS || !t->set || t->ended) {
-        return wrong(t, e, word, !t->set ? "the store first" : "begin, expect, hint, next, release, end or come, and counters last");
+        return wrong(t, e, word, !t->set ? "the store first" : "begin, hint, next, release, end or come, and counters last");
     }
-    switch (kind) {
-    case STORE_BEGIN:
-        return read_begin(t, t->words, n, e);
-    case STORE_EXPECT:
-        return read_expect(t, t->words, n, e);
-    case STORE_HINT:
-        return read_hint(t, t->words, n, e);
-    default:
-        return read_lease(t, (enum store_call_kind)kind, t->words, n, e);
-    }
+    return kind == STORE_BEGIN ? read_begin(t, t->words, n, e) : kind == STORE_HINT ? read_hint(t, t->words, n, e) : read_lease(t, (enum store_call_kind)kind, t->words, n, e);
 }
 
 int events_text_line(struct events_text *t, char *line, struct error *e)

@@ -61,25 +61,12 @@ static void on_arrive(void *ctx, struct expert_key key, int status)
     str_printf(&r->text, " %u %u %d", key.layer, key.expert, -status);
 }
 
-static uint32_t bits_of(float chance)
-{
-    uint32_t bits;
-    memcpy(&bits, &chance, sizeof(bits));
-    return bits;
-}
-
-static void put_expected(struct str *text, const struct store_call *c)
-{
-    str_printf(text, " %u %u", c->layer, c->ahead);
-    for (uint32_t i = 0; i < c->n; i++) {
-        str_printf(text, " %u", bits_of(c->chances[i]));
-    }
-}
-
 static void put_hints(struct str *text, const struct store_call *c)
 {
     for (uint32_t i = 0; i < c->n; i++) {
-        str_printf(text, " %u %u %u %u", c->hints[i].key.layer, c->hints[i].key.expert, c->hints[i].ahead, bits_of(c->hints[i].probability));
+        uint32_t bits;
+        memcpy(&bits, &c->hints[i].probability, sizeof(bits));
+        str_printf(text, " %u %u %u %u", c->hints[i].key.layer, c->hints[i].key.expert, c->hints[i].ahead, bits);
     }
 }
 
@@ -93,18 +80,16 @@ static void put_visit(struct str *text, const struct store_visit *v)
 
 static void on_leave(void *ctx, const struct store_call *c)
 {
-    static const char *const names[STORE_CALLS] = {[STORE_BEGIN] = "begin", [STORE_EXPECT] = "expect", [STORE_HINT] = "hint", [STORE_NEXT] = "next", [STORE_RELEASE] = "release", [STORE_END] = "end"};
+    static const char *const names[STORE_CALLS] = {[STORE_BEGIN] = "begin", [STORE_HINT] = "hint", [STORE_NEXT] = "next", [STORE_RELEASE] = "release", [STORE_END] = "end"};
     struct events_recorder *r = ctx;
     uint64_t now = clock_now_ns(&r->engine->clock);
     end_batch(r);
     str_printf(&r->text, "%s %llu %llu", names[c->kind], (unsigned long long)(r->enter_ns - r->start_ns), (unsigned long long)(now - r->enter_ns));
-    if (c->kind != STORE_HINT && c->kind != STORE_EXPECT) {
+    if (c->kind != STORE_HINT) {
         str_printf(&r->text, " %u", c->lease);
     }
     if (c->kind == STORE_BEGIN) {
         put_visit(&r->text, c->visit);
-    } else if (c->kind == STORE_EXPECT) {
-        put_expected(&r->text, c);
     } else if (c->kind == STORE_HINT) {
         put_hints(&r->text, c);
     } else if (c->kind == STORE_NEXT) {

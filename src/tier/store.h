@@ -95,9 +95,6 @@ struct prediction {
     uint32_t ahead;
 };
 
-/* Chances [experts] that experts of a layer are used in its visit that is `ahead` visits from now: for who stays, nothing is read. */
-void store_expect(struct store *s, uint16_t layer, const float *chances, uint32_t ahead);
-
 /* Reads what it has idle slots for, in the order given, behind all that leases ask for; never moves out what stays. */
 void store_hint(struct store *s, const struct prediction *p, uint32_t n);
 

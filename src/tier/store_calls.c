@@ -61,17 +61,6 @@ void store_end(struct lease *l)
     }
 }
 
-void store_expect(struct store *s, uint16_t layer, const float *chances, uint32_t ahead)
-{
-    if (!s->all) { /* else all stay */
-        enter(s);
-        for (uint32_t x = 0; x < s->experts; x++) {
-            evict_expect(&s->evict, (struct expert_key){layer, (uint16_t)x}, s->visit + ahead, chances[x]);
-        }
-        leave(s, &(struct store_call){.kind = STORE_EXPECT, .layer = layer, .ahead = ahead, .chances = chances, .n = s->experts});
-    }
-}
-
 void store_hint(struct store *s, const struct prediction *p, uint32_t n)
 {
     if (!s->all) { /* else nothing moves */

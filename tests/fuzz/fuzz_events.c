@@ -17,7 +17,7 @@ static void need(bool ok)
 /* Whatever was accepted is calls within their lists, of experts that there are. */
 static void check(const struct events *x)
 {
-    static const uint32_t each[STORE_CALLS] = {[STORE_BEGIN] = 2, [STORE_EXPECT] = 1, [STORE_HINT] = 4};
+    static const uint32_t each[STORE_CALLS] = {[STORE_BEGIN] = 2, [STORE_HINT] = 4};
     size_t batches = 0;
     need(x->n > 0 && x->setting.experts > 0 && x->setting.layers + x->setting.mtp_layers <= EVENTS_LAYERS);
     for (size_t i = 0; i < x->n; i++) {
