@@ -326,6 +326,77 @@ static void test_hints(void **state)
     close_model(&t.f);
 }
 
+static void visit(struct streaming *t, const struct store_visit *v)
+{
+    struct lease *l;
+    assert_int_equal(store_begin(t->store, v, &l, NULL), 0);
+    drain(t, l, v->n, EXPERTS);
+}
+
+/* All experts of every layer, as a long prompt uses them. */
+static void visit_prompt(struct streaming *t, uint32_t rows_each)
+{
+    struct expert_key keys[EXPERTS];
+    uint32_t rows[EXPERTS];
+    for (uint16_t layer = FIRST; layer < FIRST + LAYERS; layer++) {
+        for (uint16_t x = 0; x < EXPERTS; x++) {
+            keys[x] = (struct expert_key){layer, x};
+            rows[x] = rows_each;
+        }
+        visit(t, &(struct store_visit){.keys = keys, .rows = rows, .n = EXPERTS, .passing = true});
+    }
+}
+
+/* Rows of a prompt take free slots, of which a layer gets its share, and move nobody out; they count a quarter. */
+static void test_prompts_move_nobody_out(void **state)
+{
+    (void)state;
+    enum { USED = 6, SLOTS = USED * LAYERS, SHARE = SLOTS / (LAYERS - 1) }; /* a token visits one layer less, the MTP layer's aside */
+    struct streaming t = {.random = 19};
+    struct expert_key keys[EXPERTS];
+    open_model(&t.f, DEMO);
+    open_store(&t, SLOTS, 4, 1);
+    for (uint32_t round = 0; round < 3; round++) { /* an answer */
+        for (uint16_t layer = FIRST; layer < FIRST + LAYERS; layer++) {
+            for (uint16_t k = 0; k < USED; k++) {
+                keys[k] = (struct expert_key){layer, (uint16_t)(10 * k + layer)};
+            }
+            visit(&t, &(struct store_visit){.keys = keys, .n = USED});
+        }
+    }
+    uint64_t hits = count(&t, "expert.ram.hits");
+    assert_int_equal(hits, 2 * SLOTS);
+    visit_prompt(&t, 100);
+    visit_prompt(&t, 100);
+    assert_int_equal(count(&t, "expert.ram.admitted"), SLOTS);
+    assert_int_equal(count(&t, "expert.ram.hits"), hits + 2 * SLOTS);
+    store_destroy(t.store);
+
+    open_store(&t, SLOTS, 4, 1); /* nobody is there */
+    for (uint16_t x = 0; x < EXPERTS; x++) {
+        keys[x] = (struct expert_key){FIRST, x};
+    }
+    uint64_t before = count(&t, "expert.ram.admitted");
+    visit(&t, &(struct store_visit){.keys = keys, .n = EXPERTS, .passing = true});
+    assert_int_equal(count(&t, "expert.ram.admitted") - before, SHARE);
+    visit_prompt(&t, 1);
+    assert_int_equal(count(&t, "expert.ram.admitted") - before, SLOTS);
+    store_destroy(t.store);
+
+    open_store(&t, 1, 4, 1);
+    const struct expert_key a = {FIRST, 3}, b = {FIRST, 9};
+    for (uint32_t i = 0; i < 3; i++) {
+        visit(&t, &(struct store_visit){.keys = &a, .n = 1});
+    }
+    visit(&t, &(struct store_visit){.keys = &b, .rows = &(uint32_t){3}, .n = 1, .passing = true});
+    visit(&t, &(struct store_visit){.keys = &b, .n = 1}); /* used 1 3/4 times, the other 3 times */
+    hits = count(&t, "expert.ram.hits");
+    visit(&t, &(struct store_visit){.keys = &a, .n = 1});
+    assert_int_equal(count(&t, "expert.ram.hits"), hits + 1);
+    store_destroy(t.store);
+    close_model(&t.f);
+}
+
 /* What was popular is read before it is asked for, and stays. */
 static void test_heat_file(void **state)
 {
@@ -454,7 +525,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_store),          cmocka_unit_test(test_leases), cmocka_unit_test(test_any_part_stays), cmocka_unit_test(test_decisions_repeat),
         cmocka_unit_test(test_two_leases),     cmocka_unit_test(test_hints),  cmocka_unit_test(test_damaged_expert),
-        cmocka_unit_test(test_heat_file),
+        cmocka_unit_test(test_heat_file),      cmocka_unit_test(test_prompts_move_nobody_out),
         cmocka_unit_test(test_failed_and_late_reads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
