@@ -4,6 +4,7 @@
 #include "tests/run/harness.h"
 
 #include <assert.h>
+#include <dirent.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,4 +101,44 @@ void harness_tokens(uint32_t seed, uint32_t vocab, int32_t *ret, size_t n)
         x = x * 6364136223846793005u + 1442695040888963407u;
         ret[i] = i == 0 ? 0 : (int32_t)((x >> 33) % vocab);
     }
+}
+
+/* ---- what a process holds ---- */
+
+enum { SLACK_KB = 4096 };
+
+static long field_of_status(const char *name)
+{
+    char line[256];
+    long value = 0;
+    FILE *f = fopen("/proc/self/status", "re");
+    while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
+        if (strncmp(line, name, strlen(name)) == 0) {
+            value = strtol(line + strlen(name), NULL, 10);
+        }
+    }
+    if (f != NULL) {
+        fclose(f);
+    }
+    return value;
+}
+
+static long count_descriptors(void)
+{
+    long n = 0;
+    DIR *d = opendir("/proc/self/fd");
+    while (d != NULL && readdir(d) != NULL) {
+        n++;
+    }
+    if (d != NULL) {
+        closedir(d);
+    }
+    return n;
+}
+
+struct harness_level harness_level(void) { return (struct harness_level){field_of_status("VmRSS:"), field_of_status("Threads:"), count_descriptors()}; }
+
+bool harness_is_level(const struct harness_level *first, const struct harness_level *last)
+{
+    return last->rss_kb <= first->rss_kb + SLACK_KB && last->threads == first->threads && last->descriptors == first->descriptors;
 }

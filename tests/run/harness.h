@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns: what tests of the public API share: opening a model with settings, feeding, and the bits of every logit. */
+/* Owns: what tests of the public API share: opening a model with settings, feeding, the bits of every logit, and what a process holds. */
 #ifndef SLUICE_TESTS_RUN_HARNESS_H
 #define SLUICE_TESTS_RUN_HARNESS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,5 +27,14 @@ void recording_deinit(struct recording *r);
 
 /* Token ids of a fixed pseudo-random text, below `vocab`, the first one 0. */
 void harness_tokens(uint32_t seed, uint32_t vocab, int32_t *ret, size_t n);
+
+/* What this process holds now. */
+struct harness_level {
+    long rss_kb, threads, descriptors;
+};
+struct harness_level harness_level(void);
+
+/* No thread or descriptor more or less, and at most 4 MiB more memory. */
+bool harness_is_level(const struct harness_level *first, const struct harness_level *last);
 
 #endif

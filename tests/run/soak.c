@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Mixed prompts for a time, with a small part of the experts in RAM: memory, threads and descriptors stay level, and a text that comes
  * again gives the same bits. usage: soak MODEL SECONDS */
-#include <dirent.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,42 +8,7 @@
 
 #include "tests/run/harness.h"
 
-enum { TEXTS = 12, LONGEST = 700, ANSWER = 24, WARM_UP = TEXTS, SLACK_KB = 4096 };
-
-struct level {
-    long rss_kb, threads, descriptors;
-};
-
-static long field_of_status(const char *name)
-{
-    char line[256];
-    long value = 0;
-    FILE *f = fopen("/proc/self/status", "re");
-    while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
-        if (strncmp(line, name, strlen(name)) == 0) {
-            value = strtol(line + strlen(name), NULL, 10);
-        }
-    }
-    if (f != NULL) {
-        fclose(f);
-    }
-    return value;
-}
-
-static long count_descriptors(void)
-{
-    long n = 0;
-    DIR *d = opendir("/proc/self/fd");
-    while (d != NULL && readdir(d) != NULL) {
-        n++;
-    }
-    if (d != NULL) {
-        closedir(d);
-    }
-    return n;
-}
-
-static struct level level_now(void) { return (struct level){field_of_status("VmRSS:"), field_of_status("Threads:"), count_descriptors()}; }
+enum { TEXTS = 12, LONGEST = 700, ANSWER = 24, WARM_UP = TEXTS };
 
 static double seconds_now(void)
 {
@@ -85,11 +48,6 @@ static uint64_t run_text(struct sluice_engine *g, uint32_t text)
     return sum;
 }
 
-static bool is_level(const struct level *a, const struct level *b)
-{
-    return b->rss_kb <= a->rss_kb + SLACK_KB && b->threads == a->threads && b->descriptors == a->descriptors;
-}
-
 int main(int argc, char **argv)
 {
     if (argc != 3) {
@@ -98,7 +56,7 @@ int main(int argc, char **argv)
     }
     struct sluice_engine *g = harness_open(argv[1], "expert-ram", "10%", "threads", "2", "ctx", "1024", "bulk", "own", NULL);
     uint64_t sums[TEXTS];
-    struct level first = {0}, last = {0};
+    struct harness_level first = {0}, last = {0};
     double end = seconds_now() + strtod(argv[2], NULL);
     uint32_t texts = 0;
     for (; texts < 2 * TEXTS || seconds_now() < end; texts++) {
@@ -108,11 +66,11 @@ int main(int argc, char **argv)
             return 1;
         }
         sums[texts % TEXTS] = sum;
-        last = level_now();
+        last = harness_level();
         first = texts == WARM_UP ? last : first;
     }
     printf("%u texts; RSS %ld to %ld KiB, threads %ld to %ld, descriptors %ld to %ld\n", texts, first.rss_kb, last.rss_kb, first.threads, last.threads, first.descriptors,
            last.descriptors);
     sluice_engine_close(g);
-    return is_level(&first, &last) ? 0 : 1;
+    return harness_is_level(&first, &last) ? 0 : 1;
 }

@@ -19,12 +19,18 @@ struct faulty {
     struct faulty_rule rules[FAULTY_RULES];
     uint32_t met[FAULTY_RULES];  /* requests that each was for */
     bool late[READER_DEPTH_MAX]; /* by index of flights */
+    bool (*fails)(void *ctx, const struct file *file, uint64_t offset, uint64_t bytes, struct faulty_rule *ret); /* NULL: by rules */
+    void *ctx;
+    struct faulty_rule chosen;
 };
 
 static struct faulty *of(struct reader *r) { return (struct faulty *)r; }
 
 static const struct faulty_rule *rule_of(struct faulty *f, const struct read_chunk *c)
 {
+    if (f->fails != NULL) {
+        return f->fails(f->ctx, c->file, c->offset, c->bytes, &f->chosen) ? &f->chosen : NULL;
+    }
     for (uint32_t i = 0; i < f->n_rules; i++) {
         const struct faulty_rule *x = &f->rules[i];
         bool meant = (x->file == NULL || x->file == c->file) && x->at >= c->offset && x->at < c->offset + c->bytes;
@@ -107,6 +113,12 @@ int reader_faulty_create(const struct reader_options *options, const struct faul
     }
     *ret = &f->base;
     return 0;
+}
+
+void reader_faulty_choose(struct reader *base, bool (*fails)(void *ctx, const struct file *file, uint64_t offset, uint64_t bytes, struct faulty_rule *ret), void *ctx)
+{
+    of(base)->fails = fails;
+    of(base)->ctx = ctx;
 }
 
 void reader_faulty_release(struct reader *base)

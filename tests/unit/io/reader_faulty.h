@@ -4,6 +4,8 @@
 #ifndef TESTS_UNIT_IO_READER_FAULTY_H
 #define TESTS_UNIT_IO_READER_FAULTY_H
 
+#include <stdbool.h>
+
 #include "io/reader.h"
 
 enum faulty_kind {
@@ -25,6 +27,10 @@ enum { FAULTY_RULES = 8 };
 /* As reader_create, with n rules, of which the first that fits counts. Of the options `depth` and `requests` count: requests beyond
  * `depth` wait behind late ones, and can be cancelled. */
 int reader_faulty_create(const struct reader_options *options, const struct faulty_rule *rules, uint32_t n, struct reader **ret, struct error *e);
+
+/* Decides instead of the rules: whether the request for these bytes fails, and then how (`kind`, `at`, `status`). Called as they are
+ * read, under the reader's lock. Before the first request. */
+void reader_faulty_choose(struct reader *r, bool (*fails)(void *ctx, const struct file *file, uint64_t offset, uint64_t bytes, struct faulty_rule *ret), void *ctx);
 
 /* What is late comes now. Before it, nobody may wait for it without end. */
 void reader_faulty_release(struct reader *r);
