@@ -11,9 +11,12 @@ import subprocess
 import tempfile
 
 import cases
+import ways
+from model_files import golden, gguf_path
 
 V3 = os.path.join(cases.ROOT, "tests", "data", "golden", "v3")
 PROMPT = "It is a truth universally acknowledged, that a single man in possession of a good fortune"
+TOKENS = ("--tokens", "1,2,3,4,5,6,7,8,9,10,11,12")
 BUDGETS = ("0", "1x", "5%", "25%", "50%", "100%")
 
 
@@ -21,7 +24,7 @@ def answer(model, *flags, tokens=48, temp=("--temp", "0"), **options):
     """Tokens, and a digest of the logits of each."""
     with tempfile.TemporaryDirectory(prefix="sluice-test-") as home:
         dump = os.path.join(home, "logits.safetensors")
-        text = ("--tokens", "1,2,3,4,5,6,7,8,9,10,11,12") if model == V3 else ("--raw", "-p", PROMPT)
+        text = TOKENS if model == V3 else ("--raw", "-p", PROMPT)
         out = cases.sluice_json("run", "-m", model, *text, "-n", tokens, *temp, "--ignore-eos", "--json", "--dump", dump, *flags, **options)
         with open(dump, "rb") as f:
             return out["tokens"], hashlib.sha256(f.read()).hexdigest(), out
@@ -55,11 +58,22 @@ def test_bytes_from_the_drive():
 
 
 def test_same_bits():
-    for model in (cases.DEMO, V3):
-        want = answer(model)[:2]
-        for budget, io, threads in itertools.product(BUDGETS, ("uring", "pread", "mmap"), ("1", "2")):
-            got = answer(model, "--expert-ram", budget, "--io", io, "-t", threads)
-            assert got[:2] == want, (model, budget, io, threads)
+    """Any three choices meet in some run (test_streaming_long.py: all of them)."""
+    for model, text in ((cases.DEMO, ("--raw", "-p", PROMPT)), (V3, TOKENS)):
+        want = ways.answer(model, {}, *text, "-n", "48", "--temp", "0")
+        for way in ways.covering(3):
+            assert ways.answer(model, way, *text, "-n", "48", "--temp", "0") == want, (model, way)
+
+
+def test_same_bits_of_reference_models():
+    """Any two choices meet in some run: other formats, both layouts of attention, routers that are quantised, no draft layer."""
+    for model, mtp in ((golden("v3-fp8"), True), (gguf_path("gguf-f16-mtp"), True), (golden("v2-lite"), False), (gguf_path("gguf-mxfp4"), False), (gguf_path("kq-q4"), False)):
+        want = ways.answer(model, {}, *TOKENS, "-n", "48", "--temp", "0")
+        for way in ways.covering(2, mtp):
+            assert ways.answer(model, way, *TOKENS, "-n", "48", "--temp", "0") == want, (model, way)
+
+
+def test_same_bits_of_other_choices():
     for budget, prefetch, threads in itertools.product(("0", "5%", "50%"), ("off", "ghost", "on", "auto"), ("1", "2")):
         assert answer(cases.DEMO, "--expert-ram", budget, "--prefetch", prefetch, "-t", threads)[:2] == answer_of_demo(), (budget, prefetch, threads)
     for flags in (("--merge", "off"), ("--io-limit", "100M")):
@@ -89,6 +103,15 @@ def test_least_memory():
     there = cases.sluice_json("plan", "-m", cases.DEMO, "--json", "--ram", ram + (8 << 20))
     assert 0 <= there["expert_slots"] < there["experts"] == 384 and there["staging_slots"] >= 1 and there["nvme_bytes_per_token"] > 0, there
     assert answer(cases.DEMO, "--ram", ram + (8 << 20))[:1] == answer(cases.DEMO)[:1]
+
+
+def test_budget_changes_between_runs():
+    """What a run with one budget found popular is taken over by runs with others."""
+    need = json.loads(cases.sluice("plan", "-m", cases.DEMO, "--json", "--ram", "1M", "-c", "64", status=3).stdout)["needed"]
+    want = answer(cases.DEMO, "-c", "64")[:2]
+    with tempfile.TemporaryDirectory(prefix="sluice-test-") as home:
+        for more in (12 << 20, 0, 2 << 20, 40 << 20, 4 << 20):
+            assert answer(cases.DEMO, "-c", "64", "--ram", need + more, "--heat", os.path.join(home, "heat"))[:2] == want, more
 
 
 def test_popularity_is_kept():
