@@ -66,6 +66,9 @@ int file_open(const char *path, struct file *ret, struct error *e)
     f.device = st.st_dev;
     f.inode = st.st_ino;
     open_direct(&f);
+    if (f.direct_fd < 0) {
+        posix_fadvise(f.fd, 0, 0, POSIX_FADV_RANDOM); /* nothing beyond what is read, which nobody would drop */
+    }
     *ret = f;
     return 0;
 }

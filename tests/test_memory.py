@@ -120,6 +120,17 @@ def test_ram_binds():
                 assert pages_in_cache(model()) < 0.02, (io, pages_in_cache(model()))
 
 
+def test_buffered_reads_are_dropped():
+    shim = os.path.join(os.path.dirname(cases.BINARY), "tests", "faults", "fail_io.so")
+    if not os.path.exists(shim):
+        raise cases.Skip(f"{shim} is not built")
+    half = os.path.getsize(model()) // 2
+    with group() as g:
+        ways.prepare_cache(model(), "cold")
+        run_in(g, half, LONG, 3, "--ram", half, env={"LD_PRELOAD": shim, "FAIL_IO": "open"})
+        assert pages_in_cache(model()) < 0.02, pages_in_cache(model())
+
+
 def test_expert_ram_binds():
     """What a plan with a budget of experts says is what is used."""
     for share in ("0", "10%", "30%"):
