@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Owns: a container while its files are gathered, and the list of what is wrong with them: every bad file is noted, and
- * all are told in one message. Private to container*.c, gguf_set.c, safetensors_set.c. */
+ * all are told in one message. Private to container*.c, gguf_set.c, safetensors_set.c, mirror.c. */
 #ifndef SLUICE_IO_CONTAINER_BUILD_H
 #define SLUICE_IO_CONTAINER_BUILD_H
 

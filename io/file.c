@@ -83,6 +83,10 @@ void file_close(struct file *f)
         close(f->direct_fd);
     }
     free(f->path);
+    for (uint32_t i = 0; i < f->n_copies; i++) {
+        file_close(&f->copies[i]);
+    }
+    free(f->copies);
     *f = (struct file){0};
 }
 

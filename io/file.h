@@ -18,6 +18,8 @@ struct file {
     uint64_t size;
     uint64_t device, inode;
     uint32_t direct_align; /* bytes offset, length and address must be multiples of */
+    struct file *copies;   /* [n_copies] the same bytes in other places (mirror.h), closed with it; NULL: there are none */
+    uint32_t n_copies;
 };
 
 /* Regular files only. Errors name the path. */

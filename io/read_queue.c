@@ -240,13 +240,44 @@ bool read_queue_collect(struct read_queue *q, struct read_result *ret)
     return true;
 }
 
+/* ---- copies ---- */
+
+static uint32_t copies_of(const struct file *own) { return 1 + own->n_copies; }
+static const struct file *copy_of(const struct file *own, uint32_t i) { return i == 0 ? own : &own->copies[i - 1]; }
+
+static bool goes_direct(const struct read_queue *q, const struct file *f, bool direct)
+{
+    return direct && q->options.direct && f->direct_fd >= 0 && f->direct_align <= READ_BOUNCE;
+}
+
+/* copies_of: none but those of the mask. */
+static uint32_t choose_copy(const struct read_queue *q, const struct file *own, uint32_t tried)
+{
+    return own->n_copies == 0 ? tried & 1 : read_copies_choose(&q->copies, copies_of(own), q->options.chunk, tried, now_ns(q));
+}
+
+static void begin_copy(struct read_queue *q, const struct read_flight *f)
+{
+    if (f->slot->request.file->n_copies > 0) {
+        read_copies_begin(&q->copies, f->copy, f->chunk.bytes, now_ns(q));
+    }
+}
+
+static void end_copy(struct read_queue *q, const struct read_flight *f)
+{
+    uint64_t done = f->chunk.done - f->before;
+    q->load.copy_bytes[f->copy] += done;
+    if (f->slot->request.file->n_copies > 0) {
+        read_copies_end(&q->copies, f->copy, f->chunk.bytes, done, now_ns(q));
+    }
+}
+
 /* ---- chunks ---- */
 
 /* Where a chunk that begins at s->next stops: at a multiple of the chunk size; the unaligned edges of a direct read are chunks of
  * their own, so that each is one read. */
-static uint64_t stop_of(const struct read_queue *q, const struct read_slot *s, bool direct)
+static uint64_t stop_of(const struct read_queue *q, const struct read_slot *s, const struct file *f, bool direct)
 {
-    const struct file *f = s->request.file;
     uint64_t stop = min_u64(s->end, (s->next / q->options.chunk + 1) * q->options.chunk);
     uint64_t align = f->direct_align, begin = align_down_u64(s->next, align);
     if (!direct || align_up_u64(stop, align) - begin <= READ_BOUNCE) {
@@ -280,9 +311,9 @@ static void taken(struct read_queue *q, struct read_slot *s, uint64_t stop)
 }
 
 /* A whole request that goes on where the chunk ends, in the file and in memory, and still fits. */
-static bool continues(const struct read_queue *q, const struct read_chunk *c, const struct read_slot *s)
+static bool continues(const struct read_queue *q, const struct file *file, const struct read_chunk *c, const struct read_slot *s)
 {
-    return s != NULL && !q->options.apart && !s->alone && s->request.file == c->file && s->next == s->request.offset && s->next == c->offset + c->bytes &&
+    return s != NULL && !q->options.apart && !s->alone && s->request.file == file && s->next == s->request.offset && s->next == c->offset + c->bytes &&
            s->request.data == c->data + c->bytes && c->bytes + s->request.bytes <= q->options.chunk;
 }
 
@@ -305,11 +336,15 @@ struct read_flight *read_queue_take(struct read_queue *q, bool direct, uint64_t 
     }
     struct read_slot *s = l->first, *more = s->link;
     const struct read_request *r = &s->request;
-    direct = direct && q->options.direct && r->file->direct_fd >= 0 && r->file->direct_align <= READ_BOUNCE;
-    uint64_t begin = s->next, stop = stop_of(q, s, direct);
+    f->tried = 0;
+    f->before = 0;
+    f->copy = choose_copy(q, r->file, 0);
+    const struct file *file = copy_of(r->file, f->copy);
+    direct = goes_direct(q, file, direct);
+    uint64_t begin = s->next, stop = stop_of(q, s, file, direct);
     f->slot = s;
     f->chunk = (struct read_chunk){
-        .file = r->file,
+        .file = file,
         .offset = begin,
         .bytes = stop - begin,
         .data = (char *)r->data + (begin - r->offset),
@@ -318,7 +353,7 @@ struct read_flight *read_queue_take(struct read_queue *q, bool direct, uint64_t 
     };
     bool to_end = stop == request_end(s) && !s->alone;
     taken(q, s, stop);
-    while (to_end && continues(q, &f->chunk, more)) {
+    while (to_end && continues(q, r->file, &f->chunk, more)) {
         struct read_slot *next = more->link;
         f->chunk.bytes += more->request.bytes;
         taken(q, more, more->end);
@@ -327,7 +362,32 @@ struct read_flight *read_queue_take(struct read_queue *q, bool direct, uint64_t 
         more = next;
     }
     read_rate_take(&q->rate, f->chunk.bytes);
+    begin_copy(q, f);
     return f;
+}
+
+bool read_queue_other_copy(struct read_queue *q, struct read_flight *f, int status, bool direct)
+{
+    const struct file *own = f->slot->request.file;
+    struct read_chunk *c = &f->chunk;
+    uint32_t n = copies_of(own), other = status == -ECANCELED ? n : choose_copy(q, own, f->tried | 1u << f->copy);
+    if (other == n) {
+        return false;
+    }
+    struct reader_fault *fault = &q->fault[f->copy];
+    if (fault->n++ == 0) {
+        *fault = (struct reader_fault){1, status, c->file, c->offset + c->done};
+    }
+    end_copy(q, f);
+    read_copies_failed(&q->copies, f->copy);
+    f->tried |= 1u << f->copy;
+    f->copy = other;
+    f->before = c->done;
+    c->file = copy_of(own, other);
+    c->direct = goes_direct(q, c->file, direct);
+    c->stalls = 0;
+    begin_copy(q, f);
+    return true;
 }
 
 /* What the chunk brought one of its requests. */
@@ -355,6 +415,7 @@ void read_queue_book(struct read_queue *q, struct read_flight *f, int status)
     const struct read_chunk c = f->chunk;
     struct read_slot *s = f->slot;
     bool shared = c.offset + c.bytes > request_end(s);
+    end_copy(q, f);
     f->slot = NULL;
     q->load.bytes += c.done;
     q->load.demand_bytes += q->demands > 0 ? c.done : 0;

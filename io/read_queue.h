@@ -28,6 +28,8 @@ struct read_list {
 struct read_flight {
     struct read_chunk chunk;
     struct read_slot *slot;     /* first request of the chunk; NULL: free */
+    uint32_t copy, tried;       /* where it is read; mask of where it failed */
+    uint64_t before;            /* bytes of the chunk that came from there */
 };
 
 struct read_queue {
@@ -42,6 +44,8 @@ struct read_queue {
     uint32_t demands;               /* of READ_DEMAND, not finished */
     uint64_t demand_since_ns;       /* demands > 0: there has been one */
     struct reader_load load;        /* up to then */
+    struct read_copies copies;
+    struct reader_fault fault[READER_COPIES_MAX];
 };
 
 int read_queue_init(struct read_queue *q, const struct reader_options *options, struct error *e);
@@ -56,6 +60,9 @@ bool read_queue_collect(struct read_queue *q, struct read_result *ret);
 /* The next chunk to read: of the oldest request of the highest priority. NULL: none waits, `depth` are in flight, or the limit does
  * not allow it before *ret_wait_ns, which is 0 otherwise. `direct`: the file system has not refused it. */
 struct read_flight *read_queue_take(struct read_queue *q, bool direct, uint64_t *ret_wait_ns);
+
+/* A chunk has failed: whether there is another copy of the file, with which it goes on. `direct`: as above. */
+bool read_queue_other_copy(struct read_queue *q, struct read_flight *f, int status, bool direct);
 
 /* Books a chunk that was read, chunk.done bytes of it; after a failure (status < 0) the rest of its request is not read. */
 void read_queue_book(struct read_queue *q, struct read_flight *f, int status);

@@ -171,6 +171,14 @@ struct reader_load reader_load(struct reader *r)
     return load;
 }
 
+struct reader_fault reader_fault(struct reader *r, uint32_t copy)
+{
+    pthread_mutex_lock(&r->lock);
+    struct reader_fault fault = r->queue.fault[copy];
+    pthread_mutex_unlock(&r->lock);
+    return fault;
+}
+
 /* Waits under the lock until there is a result, nothing to come, or the time is over. */
 static void wait_result(struct reader *r, int timeout_ms)
 {

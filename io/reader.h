@@ -10,6 +10,7 @@
 
 #include "common/error.h"
 #include "io/file.h"
+#include "io/read_copies.h"
 #include "src/base/clock.h"
 
 struct reader;
@@ -33,6 +34,7 @@ struct reader_options {
     bool fresh;        /* requests read into memory that nobody has touched: its page faults are taken beside the caller */
     bool drop_behind;  /* buffered reads: drop the pages from the page cache afterwards */
     bool apart;        /* small neighbours are not joined */
+    uint32_t copies;   /* of a file, at most; 0: one. Threads are as many as so many drives need */
     uint64_t limit;    /* bytes per second that chunks are read at, at most; 0: as fast as it goes */
     struct clock clock; /* of the limit; zero: the system's */
 };
@@ -44,7 +46,7 @@ struct reader_options reader_options_of(const struct settings *s);
 enum read_priority { READ_DEMAND, READ_PREDICTED, READ_BACKGROUND, READ_PRIORITIES };
 
 struct read_request {
-    const struct file *file; /* open until the request is collected */
+    const struct file *file; /* open until the request is collected; each chunk is read from it or from one of its copies */
     uint64_t offset, bytes;  /* the caller has checked the range against file->size */
     void *data;              /* [bytes], any alignment; shared with no other request */
     uint64_t tag;            /* handed back */
@@ -84,8 +86,18 @@ int reader_collect(struct reader *r, struct read_result *ret, int timeout_ms);
 /* What was read since create, and of it what while a request of READ_DEMAND was open: how busy waiting kept the drive. */
 struct reader_load {
     uint64_t bytes, demand_bytes, demand_ns;
+    uint64_t copy_bytes[READER_COPIES_MAX]; /* of bytes: from each copy */
 };
 struct reader_load reader_load(struct reader *r);
+
+/* Reads from a copy that failed and went on with another one: how many, and the first of them. */
+struct reader_fault {
+    uint64_t n;
+    int status;              /* -errno */
+    const struct file *file; /* the copy */
+    uint64_t offset;
+};
+struct reader_fault reader_fault(struct reader *r, uint32_t copy);
 
 /* What the system may refuse; the reader does without, and the caller has to announce it. */
 enum reader_part {

@@ -9,7 +9,7 @@
 #include "common/intmath.h"
 #include "io/reader_impl.h"
 
-enum { MAX_THREADS = 8 };
+enum { MAX_THREADS = 8 }; /* of a drive */
 
 struct worker {
     struct reader_threads *reader;
@@ -63,9 +63,12 @@ static void *worker_main(void *arg)
             wait_work(r, wait_ns);
             continue;
         }
-        pthread_mutex_unlock(&base->lock);
-        int status = read_chunk(r, &f->chunk, w->bounce);
-        pthread_mutex_lock(&base->lock);
+        int status;
+        do {
+            pthread_mutex_unlock(&base->lock);
+            status = read_chunk(r, &f->chunk, w->bounce);
+            pthread_mutex_lock(&base->lock);
+        } while (status < 0 && read_queue_other_copy(&base->queue, f, status, base->refused[READER_DIRECT] == 0));
         if (f->chunk.direct_refused) {
             base->refused[READER_DIRECT] = EINVAL;
         }
@@ -142,7 +145,7 @@ int reader_threads_create(const struct reader_options *options, const struct rea
     r->base.names = kind->names;
     r->read = kind->read;
     reader_cond_init(&r->work);
-    uint32_t threads = min_u32(options->depth, MAX_THREADS);
+    uint32_t threads = min_u32(options->depth, MAX_THREADS * max_u32(options->copies, 1));
     r->workers = calloc(threads, sizeof *r->workers);
     result = r->workers != NULL ? 0 : error_nomem(e, "reader", threads * sizeof *r->workers);
     while (r->n_workers < threads && result == 0) {

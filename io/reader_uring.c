@@ -139,6 +139,11 @@ static void answer(struct reader_uring *u, uint32_t index, int n)
     } else {
         status = read_chunk_answer(&u->base.queue.flights[index].chunk, &sent->step, n);
     }
+    struct read_queue *q = &u->base.queue;
+    if (status < 0 && u->broken == 0 && read_queue_other_copy(q, &q->flights[index], status, u->base.refused[READER_DIRECT] == 0)) {
+        sent->patient = false;
+        status = 1;
+    }
     if (status > 0 && u->broken == 0) {
         prepare(u, index);
     } else {

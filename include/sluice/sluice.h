@@ -98,6 +98,7 @@ struct sluice_model_info {
     uint32_t first_moe_layer; /* = layers when there is none */
     uint32_t context;         /* positions a session may hold */
     uint32_t ubatch, threads;
+    uint32_t copies;          /* of the model's files that are read, --model-mirror; 0: a scripted model */
     const char *kv_type, *activations, *isa; /* static strings */
     uint64_t kv_bytes_per_token;
     uint64_t bytes_per_token;   /* weights read per decoded token */

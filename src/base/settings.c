@@ -38,6 +38,8 @@ static const struct entry entries[] = {
       AT(model), .kind = KIND_TEXT },
     { { "mtp-from", NULL, "PATH", NULL, "take the MTP layer from another file or folder" },
       AT(mtp_from), .kind = KIND_TEXT },
+    { { "model-mirror", NULL, "DIR[,DIR]", NULL, "folders, on other drives, with copies of the model's files to read from as well" },
+      AT(model_mirror), .kind = KIND_TEXT },
     { { "ram", NULL, "SIZE", "auto", "all RAM the process may use" }, AT(ram), .kind = KIND_SIZE },
     { { "vram", NULL, "SIZE[,SIZE]", "auto", "GPU memory the process may use, per GPU" },
       AT(vram), .kind = KIND_SIZES, .not_built = true },

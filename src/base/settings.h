@@ -31,6 +31,7 @@ enum {
 struct settings {
     char *model;             /* -m, --model: path */
     char *mtp_from;          /* --mtp-from: path */
+    char *model_mirror;      /* --model-mirror: folders with copies of the model's files, "DIR[,DIR]" */
     uint64_t ram;            /* --ram: bytes the process may use; 0: what the machine allows */
     uint64_t vram[SETTINGS_MAX_GPUS];
     struct amount expert_ram, expert_vram;

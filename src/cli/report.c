@@ -44,6 +44,20 @@ static void cache_tier(struct str *out, const struct sluice_engine *engine, cons
     str_puts(out, "}");
 }
 
+/* Bytes of weights read, the load included, from the model itself and from each mirror. */
+static void report_drive(struct str *out, const struct sluice_engine *engine)
+{
+    struct sluice_model_info info;
+    sluice_engine_info(engine, &info);
+    str_puts(out, "{\"copies\": [");
+    for (uint32_t i = 0; i < info.copies; i++) {
+        char name[40];
+        snprintf(name, sizeof(name), "drive.copy.%u.bytes", i);
+        str_printf(out, "%s%" PRIu64, i == 0 ? "" : ", ", sluice_engine_counter(engine, name));
+    }
+    str_printf(out, "], \"failed\": %" PRIu64 "}", sluice_engine_counter(engine, "drive.failed"));
+}
+
 void report_timings(struct str *out, const struct sluice_engine *engine, const struct timings *t)
 {
     static const char *const tiers[] = { "vram", "ram", "nvme" };
@@ -65,8 +79,10 @@ void report_timings(struct str *out, const struct sluice_engine *engine, const s
         str_puts(out, i == 0 ? "" : ", ");
         cache_tier(out, engine, tiers[i]);
     }
+    str_puts(out, "}, \"drive\": ");
+    report_drive(out, engine);
     static const char *const ahead[] = { "named", "right", "useful", "late", "wasted", "wasted_bytes" };
-    str_puts(out, "}, \"prefetch\": {");
+    str_puts(out, ", \"prefetch\": {");
     for (size_t i = 0; i < sizeof(ahead) / sizeof(*ahead); i++) {
         char name[48];
         snprintf(name, sizeof(name), "prefetch.%s", ahead[i]);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "io/container.h"
+#include "io/mirror.h"
 #include "src/commands/arguments.h"
 #include "src/commands/commands.h"
 #include "src/commands/doctor_facts.h"
@@ -14,13 +15,14 @@
 #include "src/run/probe.h"
 
 static const char help_text[] =
-    "usage: sluice doctor [-m MODEL] [--no-rates] [--json]\n"
+    "usage: sluice doctor [-m MODEL [--model-mirror DIR]] [--no-rates] [--json]\n"
     "\n"
     "What this machine offers, what is missing and what to do about it, one line each: \"ok\", \"note\" - it works, but could be\n"
     "better - or \"problem\". Memory, arithmetic and, with -m, the drive of the model are measured, which takes 2 to 5 s.\n"
     "\n"
     "flags:\n"
     "  -m, --model PATH        a model whose file system and drive matter\n"
+    "  --model-mirror DIR      a copy of the model on another drive: whether it is one\n"
     "  --no-rates              measure nothing\n"
     "  --json                  {\"findings\": [{level, topic, text, advice}], \"problems\": N, \"machine\": {...}}\n"
     "Exit status: 0, 1 when there is a problem, 2 usage, 130 interrupted.\n"
@@ -37,9 +39,28 @@ struct doctor {
     char *file; /* one of the model's, or NULL */
 };
 
-/* A file that is missing or broken is a finding. */
-static int find_file(struct doctor *d, const char *model, struct error *e)
+/* Copies of the model, and what is wrong with them. */
+static void find_mirrors(struct doctor *d, struct container *c, const char *folders)
 {
+    struct error told = {0};
+    char note[sizeof(((struct finding *)0)->text)];
+    if (mirror_open(c, folders, &told) < 0) {
+        findings_add(&d->findings, FINDING_PROBLEM, "mirror", "%s", told.text);
+        return;
+    }
+    for (uint32_t i = 0; i < c->files[0].n_copies; i++) {
+        mirror_note(c, i, note, sizeof(note));
+        findings_add(&d->findings, note[0] != '\0' ? FINDING_NOTE : FINDING_OK, "mirror", "%s", note[0] != '\0' ? note : c->files[0].copies[i].path);
+        if (note[0] != '\0') {
+            findings_advise(&d->findings, "put the copy on another drive");
+        }
+    }
+}
+
+/* A file that is missing or broken is a finding. */
+static int find_file(struct doctor *d, const struct settings *s, struct error *e)
+{
+    const char *model = s->model;
     struct container_options options = {0};
     struct container *c;
     struct error told = {0};
@@ -51,6 +72,9 @@ static int find_file(struct doctor *d, const char *model, struct error *e)
         return 0;
     }
     d->file = strdup(c->files[0].path);
+    if (s->model_mirror != NULL) {
+        find_mirrors(d, c, s->model_mirror);
+    }
     container_close(c);
     return d->file != NULL ? 0 : error_nomem(e, "path", strlen(model));
 }
@@ -74,7 +98,7 @@ static int measure(struct doctor *d, const volatile int *cancel, struct error *e
     return r;
 }
 
-static int examine(struct doctor *d, const char *model, const volatile int *cancel, struct error *e)
+static int examine(struct doctor *d, const struct settings *s, const volatile int *cancel, struct error *e)
 {
     int r = topology_read(&d->topology, e);
     r = r < 0 ? r : probe_machine(&(struct probe_options){.topology = &d->topology}, &d->machine, e);
@@ -89,8 +113,8 @@ static int examine(struct doctor *d, const char *model, const volatile int *canc
     doctor_uring(&d->findings);
     doctor_gpu("", &d->findings);
     doctor_libraries(&d->findings);
-    r = find_file(d, model, e);
-    if (model == NULL || d->file != NULL) {
+    r = find_file(d, s, e);
+    if (s->model == NULL || d->file != NULL) {
         doctor_files("", d->file, &d->findings);
     }
     return r == 0 && !d->no_rates ? measure(d, cancel, e) : r;
@@ -117,15 +141,17 @@ int command_doctor(int argc, char **argv, const volatile int *cancel)
     struct doctor *d = calloc(1, sizeof(*d));
     struct settings settings = {0};
     struct error e = {0};
+    const char *mirror = NULL;
     bool help = false;
     if (d == NULL) {
         return arguments_finish("doctor", error_nomem(&e, "findings", sizeof(*d)), &e);
     }
-    const struct argument own[] = {{"--json", &d->json, NULL}, {"--no-rates", &d->no_rates, NULL}, {0}};
+    const struct argument own[] = {{"--json", &d->json, NULL}, {"--no-rates", &d->no_rates, NULL}, {"--model-mirror", NULL, &mirror}, {0}};
     int r = settings_init(&settings, &e);
     r = r < 0 ? r : arguments_read_few(argc, argv, own, &settings, &help, &e);
+    r = r < 0 || mirror == NULL ? r : settings_set(&settings, "model-mirror", mirror, SOURCE_FLAG, &e);
     if (r == 0) {
-        r = help ? (fputs(help_text, stdout), 0) : examine(d, settings.model, cancel, &e);
+        r = help ? (fputs(help_text, stdout), 0) : examine(d, &settings, cancel, &e);
         r = r < 0 || help ? r : report(d, &e);
     }
     settings_deinit(&settings);

@@ -8,6 +8,7 @@
 
 #include "io/container.h"
 #include "io/file.h"
+#include "io/mirror.h"
 #include "src/base/settings.h"
 #include "src/commands/arguments.h"
 #include "src/commands/commands.h"
@@ -234,6 +235,18 @@ static int plan_model(const struct options *o, const struct weights *w, struct e
     return verdict;
 }
 
+/* Copies that make nothing faster. */
+static void tell_mirrors(const struct container *c)
+{
+    for (uint32_t i = 0; i < c->files[0].n_copies; i++) {
+        char note[400];
+        mirror_note(c, i, note, sizeof(note));
+        if (note[0] != '\0') {
+            fprintf(stderr, "sluice plan: %s\n", note);
+        }
+    }
+}
+
 static int open_and_plan(struct options *o, struct error *e)
 {
     int r = open_profile(o, e);
@@ -242,9 +255,11 @@ static int open_and_plan(struct options *o, struct error *e)
     }
     struct bind_options bind = arguments_bind(&o->settings);
     bind.allow_header_only = true;
+    bind.mirrors = o->settings.model_mirror;
     struct weights *w;
     r = weights_open(&bind, &w, e);
     if (r == 0) {
+        tell_mirrors(w->containers[0]);
         r = plan_model(o, w, e);
         weights_close(w);
     }

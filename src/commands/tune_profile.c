@@ -50,7 +50,7 @@ static int add_setting(struct profile *p, const struct settings *s, const struct
     settings_typed(s, index, &value);
     settings_typed(defaults, index, &usual);
     int r = value.failed || usual.failed ? error_nomem(e, "settings", sizeof(*p)) : 0;
-    bool differs = r == 0 && strcmp(value.data, usual.data) != 0 && (info->value == NULL || (strcmp(info->value, "PATH") != 0 && strcmp(info->value, "FILE") != 0));
+    bool differs = r == 0 && strcmp(value.data, usual.data) != 0 && (info->value == NULL || (strcmp(info->value, "PATH") != 0 && strcmp(info->value, "FILE") != 0 && strncmp(info->value, "DIR", 3) != 0));
     struct profile_setting *one = &p->setting[p->n_settings];
     if (differs && value.len >= sizeof(one->value)) {
         r = error_set(e, ERROR_USAGE, "--%s %s: longer than the %zu bytes that a profile takes", info->name, value.data, sizeof(one->value) - 1);

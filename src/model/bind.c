@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/intmath.h"
+#include "io/mirror.h"
 #include "src/model/binder.h"
 
 enum { CONFIG_LIMIT = 16 << 20, MAX_CONTAINERS = 2 };
@@ -236,7 +237,8 @@ static int open_into(struct weights *w, const struct bind_options *o, struct err
     }
     w->n_containers = 1;
     w->header_only = w->containers[0]->header_only;
-    r = shape_of(w->containers[0], o->group_routing, &w->shape, e);
+    r = o->mirrors != NULL ? mirror_open(w->containers[0], o->mirrors, e) : 0;
+    r = r < 0 ? r : shape_of(w->containers[0], o->group_routing, &w->shape, e);
     if (r == 0) {
         r = settle_mtp(w, o, e);
     }

@@ -16,6 +16,7 @@
 struct bind_options {
     const char *path;      /* -m */
     const char *mtp_from;  /* NULL: from path */
+    const char *mirrors;   /* as mirror_open takes them; NULL: none */
     bool mtp;              /* false: MTP layers are left out */
     bool group_routing;    /* see shape_from_gguf */
     bool allow_header_only;

@@ -175,7 +175,7 @@ static int read_one(const struct reader *r, const yaml_node_t *node, const struc
 /* Names of files and folders of one computer. */
 static bool is_of_one_computer(const char *name)
 {
-    static const char *const names[] = {"model", "mtp-from", "heat", "profile", "machine"};
+    static const char *const names[] = {"model", "mtp-from", "model-mirror", "heat", "profile", "machine"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         if (strcmp(name, names[i]) == 0) {
             return true;

@@ -136,6 +136,7 @@ static int open_model(struct engine *g, struct error *e)
     const struct bind_options bind = {
         .path = s->model,
         .mtp_from = s->mtp_from,
+        .mirrors = s->model_mirror,
         .mtp = settings_drafts(s, &g->drafts_governed) > 0,
         .group_routing = strcmp(s->expert_groups, "off") != 0,
     };
@@ -288,6 +289,10 @@ static void announce_reader(struct engine *g, const struct reader *reader)
     }
     for (uint32_t i = 0; i < g->weights->n_containers && !mapped; i++) { /* mapped files are not read by it */
         const struct file *f = &g->weights->containers[i]->files[0];
+        for (uint32_t k = 0; k < f->n_copies; k++) {
+            code = f->copies[k].direct_errno ? f->copies[k].direct_errno : code;
+            path = f->copies[k].direct_errno ? f->copies[k].path : path;
+        }
         if (f->direct_errno) {
             code = f->direct_errno;
             path = f->path;
@@ -311,6 +316,7 @@ static int open_weights(struct engine *g, const struct engine_hooks *hooks, stru
     r = resident_create(g->weights, &loader, &g->resident, e);
     r = r < 0 ? r : store_create(g->weights, &loader, &so, &g->counters, &g->store, e);
     announce_reader(g, reader);
+    drives_finish(g, reader);
     g->load_bytes = loader.done;
     g->load_seconds = clock_seconds_since(&g->clock, start);
     char text[24];
@@ -332,7 +338,8 @@ static int open_blas(struct engine *g, const struct cpu_flags *flags, uint32_t t
 static int open_pool_and_weights(struct engine *g, const struct engine_hooks *hooks, const struct cpu_flags *flags, uint32_t threads, struct error *e)
 {
     struct reader_options ro = reader_options_of(&g->settings);
-    ro.depth = ENGINE_READ_DEPTH;
+    ro.copies = g->script ? 1 : g->drives.n;
+    ro.depth = min_u32(ENGINE_READ_DEPTH * ro.copies, READER_DEPTH_MAX); /* that many each */
     ro.chunk = ENGINE_READ_CHUNK;
     ro.direct = ro.fresh = ro.drop_behind = true;
     struct reader *reader = NULL;
@@ -433,7 +440,8 @@ static int open_all(struct engine *g, const struct settings *settings, const str
     g->drafts_accepted = counters_register(&g->counters, "draft.accepted", "of them, rows that became part of it");
     g->weight_bytes = counters_register(&g->counters, "weights.bytes", "weight bytes read by kernels");
     announce_choices(g);
-    r = open_pool_and_weights(g, hooks, &flags, threads, e);
+    r = g->script ? 0 : drives_init(g, e);
+    r = r < 0 ? r : open_pool_and_weights(g, hooks, &flags, threads, e);
     r = r < 0 ? r : fingerprint(g, e);
     r = r < 0 ? r : open_heat(g, e);
     return r < 0 || g->store == NULL ? r : prefetch_create(g, &g->prefetch, e);

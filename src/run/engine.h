@@ -20,6 +20,7 @@
 #include "src/model/bind.h"
 #include "src/model/tokenizer.h"
 #include "src/place/plan.h"
+#include "src/run/drives.h"
 #include "src/run/kv.h"
 #include "src/run/nodes.h"
 #include "src/run/placement.h"
@@ -60,6 +61,7 @@ struct engine {
     struct resident *resident;
     struct store *store;
     struct reader *expert_reader; /* of the experts that are read when they are used; NULL: all are in RAM */
+    struct drives drives;
     struct tokenizer *tokenizer; /* NULL: none */
     uint32_t *real_tokens;       /* [ceil(vocab/32)] bit mask of ids that are tokens */
     int32_t eos[SHAPE_MAX_EOS * 2];

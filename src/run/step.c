@@ -260,6 +260,9 @@ static void step_end(struct step *s, int r)
     }
     s->n_feeds = 0;
     s->open = false;
+    if (s->engine->expert_reader != NULL) {
+        drives_watch(s->engine, s->engine->expert_reader);
+    }
 }
 
 int step_open(struct engine *g, const struct step_feed *feeds, uint32_t n, struct step **ret, struct error *e)

@@ -50,7 +50,7 @@ static void registry(void **state)
 {
     (void)state;
     static const char *const flags[] = {
-        "-m", "--model", "--mtp-from", "--ram", "--vram", "--expert-ram", "--expert-vram", "-t", "--threads", "-ub",
+        "-m", "--model", "--mtp-from", "--model-mirror", "--ram", "--vram", "--expert-ram", "--expert-vram", "-t", "--threads", "-ub",
         "--ubatch", "--ubatch-size", "-c", "--ctx", "--ctx-size", "-np", "--parallel", "-ctk", "--cache-type-k", "--activations", "--isa",
         "--numa", "--io", "--io-limit", "--merge", "--prefetch", "--mtp", "--gpu", "--heat", "--profile", "--bulk",
         "--reuse", "--expert-groups", "--pre-tokenizer", "--machine",

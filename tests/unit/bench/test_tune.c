@@ -146,6 +146,7 @@ static void profile_reads_back(void **state)
     struct settings *s = *state;
     settings_set(s, "model", "/folder/of/mine/v3.gguf", SOURCE_FLAG, NULL);
     settings_set(s, "heat", "/folder/of/mine/heat", SOURCE_FLAG, NULL);
+    settings_set(s, "model-mirror", "/folder/of/mine,/another", SOURCE_FLAG, NULL);
     settings_set(s, "ram", "1500M", SOURCE_PROFILE, NULL);
     settings_set(s, "threads", "3", SOURCE_FLAG, NULL);
     settings_set(s, "ubatch", "512", SOURCE_FLAG, NULL); /* the default */

@@ -42,11 +42,11 @@ static const struct faulty_rule *rule_of(struct faulty *f, const struct read_chu
     return NULL;
 }
 
-/* Reads the first `bytes` of the chunk. */
+/* Reads the first `bytes` of the chunk, but for what is there. */
 static int read_part(struct read_chunk *c, uint64_t bytes)
 {
     struct read_chunk part = *c;
-    int status = bytes > 0;
+    int status = bytes > c->done;
     part.bytes = bytes;
     while (status > 0) {
         struct read_step s = read_chunk_step(&part, NULL);
@@ -64,6 +64,10 @@ static void serve(struct faulty *f, struct read_flight *x, const struct faulty_r
     if (rule != NULL) {
         memset(c->data + c->done, SPOILT, (size_t)(c->bytes - c->done));
         status = status < 0 ? status : rule->status;
+    }
+    if (status < 0 && read_queue_other_copy(&f->base.queue, x, status, false)) {
+        serve(f, x, rule_of(f, c));
+        return;
     }
     read_queue_book(&f->base.queue, x, status);
 }
