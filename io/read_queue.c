@@ -14,7 +14,8 @@ int read_queue_init(struct read_queue *q, const struct reader_options *options, 
         read_queue_deinit(q);
         return error_nomem(e, "reader", options->requests * sizeof(*q->slots));
     }
-    q->rate = (struct read_rate){.limit = options->limit, .clock = options->clock.now_ns != NULL ? options->clock : clock_system()};
+    q->own = (struct read_rate){.limit = options->limit, .clock = options->clock.now_ns != NULL ? options->clock : clock_system()};
+    q->rate = options->budget != NULL ? options->budget : &q->own;
     for (uint32_t i = 0; i < options->requests; i++) {
         q->slots[i].link = q->spare;
         q->spare = &q->slots[i];
@@ -95,7 +96,7 @@ static void cut_short(struct read_queue *q, struct read_slot *s)
 
 /* ---- how busy the drive is ---- */
 
-static uint64_t now_ns(const struct read_queue *q) { return clock_now_ns(&q->rate.clock); }
+static uint64_t now_ns(const struct read_queue *q) { return clock_now_ns(&q->rate->clock); }
 
 static void begin_demand(struct read_queue *q)
 {
@@ -330,7 +331,7 @@ struct read_flight *read_queue_take(struct read_queue *q, bool direct, uint64_t 
 {
     struct read_list *l = first_waiting(q);
     struct read_flight *f = l != NULL ? free_flight(q, l) : NULL;
-    *ret_wait_ns = f != NULL ? read_rate_wait_ns(&q->rate) : 0;
+    *ret_wait_ns = f != NULL ? read_rate_wait_ns(q->rate) : 0;
     if (f == NULL || *ret_wait_ns > 0) {
         return NULL;
     }
@@ -361,7 +362,7 @@ struct read_flight *read_queue_take(struct read_queue *q, bool direct, uint64_t 
         s = more;
         more = next;
     }
-    read_rate_take(&q->rate, f->chunk.bytes);
+    read_rate_take(q->rate, f->chunk.bytes);
     begin_copy(q, f);
     return f;
 }

@@ -34,7 +34,7 @@ struct read_flight {
 
 struct read_queue {
     struct reader_options options;
-    struct read_rate rate;          /* of options.limit */
+    struct read_rate own, *rate;    /* of options.limit; that one, or the one shared with other readers */
     struct read_slot *slots;        /* [options.requests] */
     struct read_flight *flights;    /* [options.depth] */
     struct read_list waiting[READ_PRIORITIES]; /* with bytes no chunk has taken, oldest first */

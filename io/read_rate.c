@@ -13,7 +13,8 @@ uint64_t read_rate_wait_ns(const struct read_rate *r)
         return 0;
     }
     uint64_t now = clock_now_ns(&r->clock);
-    return r->paid_ns > now ? r->paid_ns - now : 0;
+    uint64_t paid = atomic_load(&r->paid_ns);
+    return paid > now ? paid - now : 0;
 }
 
 void read_rate_take(struct read_rate *r, uint64_t bytes)
@@ -21,6 +22,7 @@ void read_rate_take(struct read_rate *r, uint64_t bytes)
     if (r->limit == 0) {
         return;
     }
-    uint64_t now = clock_now_ns(&r->clock);
-    r->paid_ns = max_u64(r->paid_ns, now > SLACK_NS ? now - SLACK_NS : 0) + bytes * NS / r->limit;
+    uint64_t now = clock_now_ns(&r->clock), least = now > SLACK_NS ? now - SLACK_NS : 0, paid = atomic_load(&r->paid_ns);
+    while (!atomic_compare_exchange_weak(&r->paid_ns, &paid, max_u64(paid, least) + bytes * NS / r->limit)) {
+    }
 }

@@ -13,6 +13,7 @@
 #include "io/read_copies.h"
 #include "src/base/clock.h"
 
+struct read_rate;
 struct reader;
 struct settings;
 
@@ -37,6 +38,7 @@ struct reader_options {
     uint32_t copies;   /* of a file, at most; 0: one. Threads are as many as so many drives need */
     uint64_t limit;    /* bytes per second that chunks are read at, at most; 0: as fast as it goes */
     struct clock clock; /* of the limit; zero: the system's */
+    struct read_rate *budget; /* borrowed: a limit that several readers keep together, instead of these two; NULL: none */
 };
 
 /* As --io, --io-limit and --merge say; the caller adds the rest. */

@@ -338,6 +338,8 @@ static int open_blas(struct engine *g, const struct cpu_flags *flags, uint32_t t
 static int open_pool_and_weights(struct engine *g, const struct engine_hooks *hooks, const struct cpu_flags *flags, uint32_t threads, struct error *e)
 {
     struct reader_options ro = reader_options_of(&g->settings);
+    g->io_budget = (struct read_rate){.limit = ro.limit, .clock = clock_system()};
+    ro.budget = &g->io_budget;
     ro.copies = g->script ? 1 : g->drives.n;
     ro.depth = min_u32(ENGINE_READ_DEPTH * ro.copies, READER_DEPTH_MAX); /* that many each */
     ro.chunk = ENGINE_READ_CHUNK;

@@ -12,6 +12,7 @@
 #include "common/log.h"
 #include "common/ops.h"
 #include "cpu/cpu.h"
+#include "io/read_rate.h"
 #include "src/base/alloc.h"
 #include "src/base/clock.h"
 #include "src/base/counters.h"
@@ -60,6 +61,7 @@ struct engine {
     struct fingerprints *fingerprints; /* NULL: none beside the model */
     struct resident *resident;
     struct store *store;
+    struct read_rate io_budget; /* --io-limit: of all that the engine reads */
     struct reader *expert_reader; /* of the experts that are read when they are used; NULL: all are in RAM */
     struct drives drives;
     struct tokenizer *tokenizer; /* NULL: none */

@@ -82,6 +82,31 @@ static void test_demand_first(void **state)
     read_queue_deinit(&q);
 }
 
+/* What one reader takes the other one waits for. */
+static void test_one_budget_for_two(void **state)
+{
+    (void)state;
+    static const struct file file = {.fd = -1, .direct_fd = -1, .size = 100 * UNIT, .direct_align = 4096};
+    static char data[8 * UNIT];
+    struct clock_manual time = {.ns = SECOND};
+    struct read_rate budget = {.limit = UNIT, .clock = clock_manual_as_clock(&time)};
+    struct reader_options o = {.depth = 4, .requests = 4, .chunk = UNIT, .budget = &budget};
+    struct read_queue q[2];
+    uint64_t wait;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(read_queue_init(&q[i], &o, NULL), 0);
+        assert_int_equal(read_queue_submit(&q[i], &(struct read_request){.file = &file, .bytes = 4 * UNIT, .data = data + 4 * i * UNIT, .tag = 1}), 0);
+    }
+    for (int i = 0; i < 8; i++) {
+        assert_non_null(read_queue_take(&q[i % 2], false, &wait));
+        assert_null(read_queue_take(&q[1 - i % 2], false, &wait));
+        assert_int_equal(wait, i < 7 ? SECOND - MS : 0); /* the last one has nothing left */
+        time.ns += SECOND;
+    }
+    read_queue_deinit(&q[0]);
+    read_queue_deinit(&q[1]);
+}
+
 /* Guesses keep to half of the flights; who waits takes the others at once. */
 static void test_half_for_guesses(void **state)
 {
@@ -183,6 +208,7 @@ int main(void)
         cmocka_unit_test(test_budget),
         cmocka_unit_test(test_rate_of_many),
         cmocka_unit_test(test_demand_first),
+        cmocka_unit_test(test_one_budget_for_two),
         cmocka_unit_test(test_half_for_guesses),
         cmocka_unit_test_setup_teardown(test_readers, setup, teardown),
     };
