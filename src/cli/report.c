@@ -28,16 +28,18 @@ static void field(struct str *out, const char *name, double value)
 static void cache_tier(struct str *out, const struct sluice_engine *engine, const char *tier)
 {
     static const char *const kinds[] = { "hits", "misses", "bytes" };
+    bool drive = strcmp(tier, "nvme") == 0;
     str_printf(out, "\"%s\": {", tier);
     for (int i = 0; i < 3; i++) {
         char name[48];
-        snprintf(name, sizeof(name), "expert.%s.%s", tier, kinds[i]);
+        snprintf(name, sizeof(name), "expert.%s.%s%s", tier, drive && i == 2 ? "drive_" : "", kinds[i]); /* what came, asked for or ahead */
         str_printf(out, "%s\"%s\": %" PRIu64, i == 0 ? "" : ", ", kinds[i], sluice_engine_counter(engine, name));
     }
     if (strcmp(tier, "ram") == 0) {
         str_printf(out, ", \"admitted\": %" PRIu64, sluice_engine_counter(engine, "expert.ram.admitted"));
     }
-    if (strcmp(tier, "nvme") == 0) {
+    if (drive) {
+        str_printf(out, ", \"missed_bytes\": %" PRIu64, sluice_engine_counter(engine, "expert.nvme.bytes"));
         str_printf(out, ", \"demand_s\": %.6f, \"demand_bytes\": %" PRIu64, 1e-6 * (double)sluice_engine_counter(engine, "expert.nvme.demand_us"),
                    sluice_engine_counter(engine, "expert.nvme.demand_bytes"));
     }

@@ -185,8 +185,9 @@ static void json_timings(const struct bench_row *row, const struct figures *f, s
     number(out, "ceiling_gb_s", f->ceiling_gb_s);
     number(out, "ceiling_share", f->ceiling_share);
     str_printf(out, "\"cache\": {\"vram\": {\"hits\": 0, \"misses\": 0, \"bytes\": 0}, \"ram\": {\"hits\": %" PRIu64 ", \"misses\": %" PRIu64
-               ", \"bytes\": %" PRIu64 "}, \"nvme\": {\"hits\": %" PRIu64 ", \"misses\": 0, \"bytes\": %" PRIu64 "}}, \"draft\": {\"drafted\": %" PRIu64
-               ", \"accepted\": %" PRIu64 "}, ", row->hits, row->misses, row->cache_bytes, row->misses, row->read_bytes, row->drafted, row->accepted);
+               ", \"bytes\": %" PRIu64 "}, \"nvme\": {\"hits\": %" PRIu64 ", \"misses\": 0, \"bytes\": %" PRIu64 ", \"missed_bytes\": %" PRIu64
+               "}}, \"draft\": {\"drafted\": %" PRIu64 ", \"accepted\": %" PRIu64 "}, ", row->hits, row->misses, row->cache_bytes, row->misses, row->read_bytes,
+               row->missed_bytes, row->drafted, row->accepted);
 }
 
 /* Best and worst of all measurements, and what stands beside each of the samples of tok_s. */

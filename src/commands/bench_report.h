@@ -33,7 +33,8 @@ struct bench_row {
     double roof_s[BENCH_REPEATS_MAX];  /* [repeats] least seconds at the ceilings around each; 0: unknown */
     struct roof roof;             /* of one repeat, at the median ceilings */
     struct rate drift;            /* memory reads, all measurements of the test, bytes per second */
-    uint64_t hits, misses, cache_bytes, read_bytes, drafted, accepted; /* read_bytes: of experts that missed */
+    uint64_t hits, misses, cache_bytes, drafted, accepted;
+    uint64_t read_bytes, missed_bytes; /* of experts: what came from a drive, asked for or ahead; those that missed, scales included */
 };
 
 /* Tokens per second of each repeat. */

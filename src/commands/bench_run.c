@@ -212,14 +212,14 @@ static void show(const struct bench_run *b, const char *test, uint32_t repeat)
 
 /* Counters and clocks before and after the repeats. */
 struct totals {
-    uint64_t drive, hits, misses, cache, read, drafted, accepted;
+    uint64_t drive, hits, misses, cache, read, missed, drafted, accepted;
 };
 
 static struct totals totals_of(const struct engine *g)
 {
     return (struct totals){
         .drive = drive_bytes(), .hits = counter_of(g, "expert.ram.hits"),
-        .misses = counter_of(g, "expert.ram.misses"), .cache = counter_of(g, "expert.ram.bytes"), .read = counter_of(g, "expert.nvme.bytes"),
+        .misses = counter_of(g, "expert.ram.misses"), .cache = counter_of(g, "expert.ram.bytes"), .read = counter_of(g, "expert.nvme.drive_bytes"), .missed = counter_of(g, "expert.nvme.bytes"),
         .drafted = counter_of(g, "draft.drafted"), .accepted = counter_of(g, "draft.accepted")};
 }
 
@@ -231,6 +231,7 @@ static void set_totals(const struct totals *a, const struct totals *z, struct be
     row->misses = z->misses - a->misses;
     row->cache_bytes = z->cache - a->cache;
     row->read_bytes = z->read - a->read;
+    row->missed_bytes = z->missed - a->missed;
     row->drafted = z->drafted - a->drafted;
     row->accepted = z->accepted - a->accepted;
 }

@@ -92,7 +92,7 @@ def part_prefetch(s):
         order = ("off", "on") if i % 2 == 0 else ("on", "off")
         got = {mode: s.decode("--prefetch", mode, tokens=12) for mode in order}
         ratios.append(got["on"]["decode_s"] / got["off"]["decode_s"])
-        demand.append((got["on"]["cache"]["nvme"]["bytes"] + got["on"]["prefetch"]["wasted_bytes"]) / got["off"]["cache"]["nvme"]["bytes"])
+        demand.append(got["on"]["cache"]["nvme"]["bytes"] / got["off"]["cache"]["nvme"]["bytes"])
     rows = [(name, *(f"{x:.3f}" for x in median_interval(v))) for name, v in (("seconds, on / off", ratios), ("bytes read, on / off", demand))]
     table((f"{s.a.pairs} pairs", "median", "95 % from", "to"), rows)
 
