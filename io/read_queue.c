@@ -259,18 +259,17 @@ static uint32_t choose_copy(const struct read_queue *q, const struct file *own, 
 
 static void begin_copy(struct read_queue *q, const struct read_flight *f)
 {
-    if (f->slot->request.file->n_copies > 0) {
-        read_copies_begin(&q->copies, f->copy, f->chunk.bytes, now_ns(q));
-    }
+    uint64_t now = now_ns(q);
+    read_copies_begin(&q->copies, f->copy, f->chunk.bytes, now);
+    read_watch_begin(&q->watch[f->copy], f->chunk.bytes, now);
 }
 
 static void end_copy(struct read_queue *q, const struct read_flight *f)
 {
-    uint64_t done = f->chunk.done - f->before;
+    uint64_t done = f->chunk.done - f->before, now = now_ns(q);
     q->load.copy_bytes[f->copy] += done;
-    if (f->slot->request.file->n_copies > 0) {
-        read_copies_end(&q->copies, f->copy, f->chunk.bytes, done, now_ns(q));
-    }
+    read_copies_end(&q->copies, f->copy, f->chunk.bytes, done, now);
+    read_watch_end(&q->watch[f->copy], f->chunk.bytes, done, now);
 }
 
 /* ---- chunks ---- */

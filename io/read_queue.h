@@ -6,6 +6,7 @@
 
 #include "io/read_chunk.h"
 #include "io/read_rate.h"
+#include "io/read_watch.h"
 #include "io/reader.h"
 
 struct read_slot {
@@ -45,6 +46,7 @@ struct read_queue {
     uint64_t demand_since_ns;       /* demands > 0: there has been one */
     struct reader_load load;        /* up to then */
     struct read_copies copies;
+    struct read_watch watch[READER_COPIES_MAX]; /* of each copy */
     struct reader_fault fault[READER_COPIES_MAX];
 };
 

@@ -179,6 +179,15 @@ struct reader_fault reader_fault(struct reader *r, uint32_t copy)
     return fault;
 }
 
+struct reader_slowness reader_slowness(struct reader *r, uint32_t copy)
+{
+    pthread_mutex_lock(&r->lock);
+    const struct read_watch *w = &r->queue.watch[copy];
+    struct reader_slowness slowness = {w->events, w->rate, w->usual};
+    pthread_mutex_unlock(&r->lock);
+    return slowness;
+}
+
 /* Waits under the lock until there is a result, nothing to come, or the time is over. */
 static void wait_result(struct reader *r, int timeout_ms)
 {

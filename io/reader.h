@@ -101,6 +101,14 @@ struct reader_fault {
 };
 struct reader_fault reader_fault(struct reader *r, uint32_t copy);
 
+/* Times that the drive of a copy brought less than half of what it had brought before, for a second and a half of reading: how many,
+ * and of the last one bytes per second, then and before. */
+struct reader_slowness {
+    uint64_t n;
+    double rate, usual;
+};
+struct reader_slowness reader_slowness(struct reader *r, uint32_t copy);
+
 /* What the system may refuse; the reader does without, and the caller has to announce it. */
 enum reader_part {
     READER_KIND,   /* io_uring or mmap, at create: pread threads take over */

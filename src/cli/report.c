@@ -57,7 +57,7 @@ static void report_drive(struct str *out, const struct sluice_engine *engine)
         snprintf(name, sizeof(name), "drive.copy.%u.bytes", i);
         str_printf(out, "%s%" PRIu64, i == 0 ? "" : ", ", sluice_engine_counter(engine, name));
     }
-    str_printf(out, "], \"failed\": %" PRIu64 "}", sluice_engine_counter(engine, "drive.failed"));
+    str_printf(out, "], \"failed\": %" PRIu64 ", \"slow\": %" PRIu64 "}", sluice_engine_counter(engine, "drive.failed"), sluice_engine_counter(engine, "drive.slow"));
 }
 
 void report_timings(struct str *out, const struct sluice_engine *engine, const struct timings *t)

@@ -214,7 +214,7 @@ void doctor_files(const char *root, const char *path, struct findings *f)
     }
     struct file file;
     struct error e = {0};
-    struct str drive = {0};
+    struct str drive = {0}, wear = {0};
     if (file_open(path, &file, &e) < 0) {
         findings_add(f, FINDING_PROBLEM, "model", "%s", e.text);
         return;
@@ -222,6 +222,10 @@ void doctor_files(const char *root, const char *path, struct findings *f)
     host_drive(root, path, &drive);
     findings_add(f, FINDING_OK, "drive", "%s", drive.data != NULL ? drive.data : "unknown");
     drive_temperature(root, path, f);
+    host_drive_wear(root, path, &wear);
+    if (wear.data != NULL) {
+        findings_add(f, FINDING_OK, "drive wear", "%s", wear.data);
+    }
     if (file.direct_fd >= 0) {
         findings_add(f, FINDING_OK, "O_DIRECT", "works on this file system");
     } else {
@@ -229,6 +233,7 @@ void doctor_files(const char *root, const char *path, struct findings *f)
         findings_advise(f, "keep models on ext4, xfs or btrfs to load at the speed of the drive");
     }
     str_deinit(&drive);
+    str_deinit(&wear);
     file_close(&file);
 }
 

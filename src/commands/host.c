@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/attr.h"
+#include "common/intmath.h"
 #include "io/file.h"
 #include "sluice/sluice.h"
 #include "src/commands/build_version.h"
@@ -239,6 +240,27 @@ bool host_drive_temperature(const char *root, const char *path, double *ret_degr
         found = read_sensor(root, parent, ret_degrees, ret_most);
     }
     return found;
+}
+
+/* eMMC counts in tenths, for the two kinds of cells it has: "0x01 0x03". */
+void host_drive_wear(const char *root, const char *path, struct str *out)
+{
+    struct stat st;
+    struct str name = {0};
+    char device[32], text[80];
+    unsigned a = 0, b = 0;
+    if (stat(path, &st) != 0) {
+        return;
+    }
+    snprintf(device, sizeof(device), "%u:%u", major(st.st_dev), minor(st.st_dev));
+    drive_name(root, device, &name);
+    if (drive_text(root, device, "device/life_time", text, sizeof(text)) && sscanf(text, "%x %x", &a, &b) == 2 && max_u32(a, b) > 0) {
+        str_printf(out, "at most %u %% of its life", 10 * max_u32(a, b));
+    } else if (name.data != NULL && strncmp(name.data, " on nvme", 8) == 0) { /* nvme0n1p2: the controller is nvme0 */
+        int digits = (int)strspn(name.data + 8, "0123456789");
+        str_printf(out, "not readable without privileges: nvme smart-log /dev/nvme%.*s", digits, name.data + 8);
+    }
+    str_deinit(&name);
 }
 
 /* ---- lines ---- */

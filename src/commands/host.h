@@ -23,6 +23,10 @@ void host_drive(const char *root, const char *path, struct str *out);
 /* Degrees Celsius of the drive of a file and what it may reach (0: unknown); false where no sensor can be read. */
 bool host_drive_temperature(const char *root, const char *path, double *ret_degrees, double *ret_most);
 
+/* "at most 30 % of its life" where a file says how worn the drive of a file is (eMMC), the command that tells where none does (NVMe);
+ * nothing for other drives. */
+void host_drive_wear(const char *root, const char *path, struct str *out);
+
 /* One line to paste beside figures. `threads` 0: several counts, not said. `path`: a file of the model, or NULL. */
 void host_line(const struct machine *m, const char *isa, uint32_t threads, const char *path, struct str *out);
 

@@ -18,7 +18,8 @@ int drives_init(struct engine *g, struct error *e)
     struct drives *d = &g->drives;
     d->n = 1 + c->files[0].n_copies;
     d->failed = counters_register(&g->counters, "drive.failed", "reads that failed and were made good by another copy of the model");
-    bool whole = d->failed != NULL;
+    d->slow = counters_register(&g->counters, "drive.slow", "times that a drive brought less than half of what it had brought before");
+    bool whole = d->failed != NULL && d->slow != NULL;
     for (uint32_t i = 0; i < d->n; i++) {
         d->bytes[i] = counters_register(&g->counters, names[i], "bytes of weights read from this copy of the model; 0: the model itself");
         whole = whole && d->bytes[i] != NULL;
@@ -46,12 +47,26 @@ static void count_failures(struct engine *g, struct reader *reader, uint32_t cop
     }
 }
 
+static void count_slowness(struct engine *g, struct reader *reader, uint32_t copy)
+{
+    struct drives *d = &g->drives;
+    const struct file *own = &g->weights->containers[0]->files[0];
+    struct reader_slowness s = reader_slowness(reader, copy);
+    if (s.n > d->slow_told[copy]) {
+        counter_add(d->slow, s.n - d->slow_told[copy]);
+        d->slow_told[copy] = s.n;
+        log_print(&g->log, LOG_NOTICE, "drive of %s: %.2f GB/s, %.2f GB/s before; hot, failing, or others use it: `sluice doctor -m` shows its temperature",
+                  copy == 0 ? own->path : own->copies[copy - 1].path, 1e-9 * s.rate, 1e-9 * s.usual);
+    }
+}
+
 void drives_watch(struct engine *g, struct reader *reader)
 {
     struct drives *d = &g->drives;
     struct reader_load now = reader_load(reader);
     for (uint32_t i = 0; i < d->n; i++) {
         counter_add(d->bytes[i], now.copy_bytes[i] - d->told.copy_bytes[i]);
+        count_slowness(g, reader, i);
         if (d->n > 1) {
             count_failures(g, reader, i);
         }
@@ -64,4 +79,5 @@ void drives_finish(struct engine *g, struct reader *reader)
     drives_watch(g, reader);
     g->drives.told = (struct reader_load){0};
     memset(g->drives.failed_told, 0, sizeof(g->drives.failed_told));
+    memset(g->drives.slow_told, 0, sizeof(g->drives.slow_told));
 }

@@ -284,10 +284,35 @@ static void test_drive_temperature(void **state)
     }
 }
 
+static void test_drive_wear(void **state)
+{
+    (void)state;
+    char root[] = "host-XXXXXX", folder[200], command[900];
+    struct stat st;
+    struct str out = {0};
+    assert_non_null(mkdtemp(root));
+    assert_int_equal(stat(root, &st), 0);
+    host_drive_wear(root, root, &out);
+    assert_null(out.data);
+    snprintf(folder, sizeof(folder), "/sys/dev/block/%u:%u", major(st.st_dev), minor(st.st_dev));
+    snprintf(command, sizeof(command), "mkdir -p '%s%s/device' && echo 0x01 0x03 > '%s%s/device/life_time'", root, folder, root, folder);
+    assert_int_equal(system(command), 0);
+    host_drive_wear(root, root, &out);
+    assert_string_equal(out.data, "at most 30 % of its life");
+    str_deinit(&out);
+    snprintf(command, sizeof(command), "rm -r '%s%s' && mkdir -p '%s/nvme0n1/nvme0n1p2' && ln -s '../../../nvme0n1/nvme0n1p2' '%s%s'", root, folder, root, root, folder);
+    assert_int_equal(system(command), 0);
+    host_drive_wear(root, root, &out);
+    assert_string_equal(out.data, "not readable without privileges: nvme smart-log /dev/nvme0");
+    str_deinit(&out);
+    snprintf(command, sizeof(command), "rm -r '%s'", root);
+    assert_int_equal(system(command), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_json), cmocka_unit_test(test_ceilings_around_a_repeat), cmocka_unit_test(test_text),
                                        cmocka_unit_test(test_csv), cmocka_unit_test(test_findings), cmocka_unit_test(test_memory_modules),
-                                       cmocka_unit_test(test_drive_temperature)};
+                                       cmocka_unit_test(test_drive_temperature), cmocka_unit_test(test_drive_wear)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@
 #include "common/intmath.h"
 #include "io/reader_impl.h"
 
-enum { SPOILT = 0xa5, WHOLE = 1 << 30 };
+enum { SPOILT = 0xa5, WHOLE = 1 << 30, NS = 1000000000 };
 
 struct faulty {
     struct reader base;
@@ -22,6 +22,8 @@ struct faulty {
     bool (*fails)(void *ctx, const struct file *file, uint64_t offset, uint64_t bytes, struct faulty_rule *ret); /* NULL: by rules */
     void *ctx;
     struct faulty_rule chosen;
+    struct clock_manual *time;   /* NULL: reads take no time */
+    uint64_t rate;
 };
 
 static struct faulty *of(struct reader *r) { return (struct faulty *)r; }
@@ -61,6 +63,9 @@ static void serve(struct faulty *f, struct read_flight *x, const struct faulty_r
 {
     struct read_chunk *c = &x->chunk;
     int status = read_part(c, rule != NULL ? rule->at - c->offset : c->bytes);
+    if (f->time != NULL) {
+        f->time->ns += c->done * NS / f->rate;
+    }
     if (rule != NULL) {
         memset(c->data + c->done, SPOILT, (size_t)(c->bytes - c->done));
         status = status < 0 ? status : rule->status;
@@ -99,7 +104,7 @@ static const struct reader_ops faulty_ops = {.wake = faulty_wake, .destroy = fau
 
 int reader_faulty_create(const struct reader_options *options, const struct faulty_rule *rules, uint32_t n, struct reader **ret, struct error *e)
 {
-    struct reader_options o = {.depth = options->depth, .requests = max_u32(options->depth, options->requests), .chunk = WHOLE, .apart = true};
+    struct reader_options o = {.depth = options->depth, .requests = max_u32(options->depth, options->requests), .chunk = WHOLE, .apart = true, .clock = options->clock};
     struct faulty *f = calloc(1, sizeof(*f));
     assert(n <= FAULTY_RULES && o.depth > 0 && o.depth <= READER_DEPTH_MAX);
     if (f == NULL) {
@@ -123,6 +128,14 @@ void reader_faulty_choose(struct reader *base, bool (*fails)(void *ctx, const st
 {
     of(base)->fails = fails;
     of(base)->ctx = ctx;
+}
+
+void reader_faulty_pace(struct reader *base, struct clock_manual *time, uint64_t rate)
+{
+    pthread_mutex_lock(&base->lock);
+    of(base)->time = time;
+    of(base)->rate = rate;
+    pthread_mutex_unlock(&base->lock);
 }
 
 void reader_faulty_release(struct reader *base)

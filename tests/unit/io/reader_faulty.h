@@ -24,13 +24,16 @@ struct faulty_rule {
 
 enum { FAULTY_RULES = 8 };
 
-/* As reader_create, with n rules, of which the first that fits counts. Of the options `depth` and `requests` count: requests beyond
+/* As reader_create, with n rules, of which the first that fits counts. Of the options `depth`, `requests` and `clock` count: requests beyond
  * `depth` wait behind late ones, and can be cancelled. */
 int reader_faulty_create(const struct reader_options *options, const struct faulty_rule *rules, uint32_t n, struct reader **ret, struct error *e);
 
 /* Decides instead of the rules: whether the request for these bytes fails, and then how (`kind`, `at`, `status`). Called as they are
  * read, under the reader's lock. Before the first request. */
 void reader_faulty_choose(struct reader *r, bool (*fails)(void *ctx, const struct file *file, uint64_t offset, uint64_t bytes, struct faulty_rule *ret), void *ctx);
+
+/* From now on a chunk takes its bytes / `rate` (per second) by the clock, which is that of the options given to create. */
+void reader_faulty_pace(struct reader *r, struct clock_manual *time, uint64_t rate);
 
 /* What is late comes now. Before it, nobody may wait for it without end. */
 void reader_faulty_release(struct reader *r);

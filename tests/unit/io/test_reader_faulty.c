@@ -132,11 +132,48 @@ static void test_late(void **state)
     reader_destroy(r); /* with one that is late */
 }
 
+/* For so many seconds of the clock; each must be sound. */
+static void read_for(struct reader *r, const struct fixture *x, struct clock_manual *time, uint64_t rate, uint64_t tenths)
+{
+    uint64_t end = time->ns + tenths * 100000000;
+    reader_faulty_pace(r, time, rate);
+    while (time->ns < end) {
+        assert_int_equal(submit(r, x, 1), 0);
+        check_unit(x, collect(r), 1, 0, UNIT);
+    }
+}
+
+/* A drive that is ten times slower for two seconds is reported once; one that is for a second, or that is half as fast, is not. */
+static void test_slow_drive(void **state)
+{
+    struct fixture *x = *state;
+    struct clock_manual time = {.ns = 1};
+    struct reader *r;
+    const struct reader_options o = {.depth = 1, .requests = UNITS, .clock = clock_manual_as_clock(&time)};
+    assert_int_equal(reader_faulty_create(&o, NULL, 0, &r, NULL), 0);
+    read_for(r, x, &time, 1000000, 30);
+    read_for(r, x, &time, 550000, 30);
+    read_for(r, x, &time, 100000, 8);
+    read_for(r, x, &time, 1000000, 10);
+    assert_int_equal(reader_slowness(r, 0).n, 0);
+    read_for(r, x, &time, 100000, 20);
+    read_for(r, x, &time, 1000000, 20);
+    struct reader_slowness s = reader_slowness(r, 0);
+    assert_int_equal(s.n, 1);
+    assert_in_range((uint64_t)s.rate, 90000, 110000);
+    assert_in_range((uint64_t)s.usual, 900000, 1100000);
+    read_for(r, x, &time, 100000, 600); /* however long */
+    assert_int_equal(reader_slowness(r, 0).n, 2);
+    assert_int_equal(reader_slowness(r, 1).n, 0);
+    reader_destroy(r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_failures, setup, teardown),
         cmocka_unit_test_setup_teardown(test_late, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_slow_drive, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
