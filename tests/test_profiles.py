@@ -133,6 +133,20 @@ def test_experts_stream_as_a_profile_says():
         assert streams["timings"]["bytes_per_token"]["nvme"] > 0 == plain["timings"]["bytes_per_token"]["nvme"], streams["timings"]
 
 
+def test_reads_as_a_profile_says():
+    """What a profile records of the drive is what weights are read with; the bits stay."""
+    machine = "machine: {cores: 2, memory_total: 8G, memory_available: 7G, nvme_depth: 5, nvme_chunk: 128K}\n"
+    with folder() as path:
+        file = write(path, "p.yaml", "name: p\n" + machine)
+        run = ("run", "-m", cases.DEMO, "--tokens", "0,2563,339", "-n", 4, "--temp", 0, "--json", "--expert-ram", "10%")
+        plain, recorded = cases.sluice_json(*run), cases.sluice_json(*run, "--profile", file)
+        assert plain["tokens"] == recorded["tokens"]
+        ways = [[r["timings"]["drive"][k] for k in ("depth", "chunk", "source")] for r in (plain, recorded)]
+        assert ways == [[32, 1 << 20, "default"], [5, 128 << 10, "profile"]], ways
+        (row,) = cases.sluice_json("bench", "-m", cases.DEMO, "-p", 0, "-n", 2, "-r", 1, "--json", "--profile", file)
+        assert "5 reads of 128.00 KiB in flight (profile)" in row["machine"], row["machine"]
+
+
 def test_names_and_paths():
     with folder() as path:
         mine = os.path.join(path, "sluice", "profiles")

@@ -99,6 +99,9 @@ struct sluice_model_info {
     uint32_t context;         /* positions a session may hold */
     uint32_t ubatch, threads;
     uint32_t copies;          /* of the model's files that are read, --model-mirror; 0: a scripted model */
+    uint32_t read_depth;      /* reads in flight for each of them, the bytes of each, and who says so: "default", "profile" */
+    uint64_t read_chunk;
+    const char *read_source;
     const char *kv_type, *activations, *isa; /* static strings */
     uint64_t kv_bytes_per_token;
     uint64_t bytes_per_token;   /* weights read per decoded token */

@@ -51,7 +51,7 @@ static void report_drive(struct str *out, const struct sluice_engine *engine)
 {
     struct sluice_model_info info;
     sluice_engine_info(engine, &info);
-    str_puts(out, "{\"copies\": [");
+    str_printf(out, "{\"depth\": %" PRIu32 ", \"chunk\": %" PRIu64 ", \"source\": \"%s\", \"copies\": [", info.read_depth, info.read_chunk, info.read_source);
     for (uint32_t i = 0; i < info.copies; i++) {
         char name[40];
         snprintf(name, sizeof(name), "drive.copy.%u.bytes", i);

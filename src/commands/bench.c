@@ -173,7 +173,7 @@ static int parse(int argc, char **argv, struct bench_options *o, bool *ret_help,
     if (r < 0 || *ret_help) {
         return r;
     }
-    r = profiles_apply(&o->settings, e);
+    r = profiles_apply(&o->settings, NULL, e);
     r = r < 0 ? r : read_lists(o, texts, lists, ARRAY_LEN(lists), e);
     r = r < 0 || !o->kernels ? r : check_no_lists(o, texts, lists, ARRAY_LEN(lists), e);
     r = r < 0 || o->replay == NULL ? r : check_replay_lists(o, texts, lists, ARRAY_LEN(lists), e);

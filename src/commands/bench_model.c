@@ -68,6 +68,12 @@ static void describe_formats(const struct weights *w, struct str *out)
     }
 }
 
+static void describe_reads(const struct engine *g, struct str *out)
+{
+    char chunk[24];
+    str_printf(out, ", %u reads of %s in flight (%s)", g->drives.depth, format_bytes(chunk, g->drives.chunk), g->drives.source);
+}
+
 static void describe_model(const struct engine *g, struct str *out)
 {
     const struct shape *s = g->shape;
@@ -99,6 +105,7 @@ static void describe(const struct bench_options *o, const struct engine *g, stru
     }
     const char *path = g->weights->n_containers > 0 ? g->weights->containers[0]->files[0].path : NULL;
     host_line(&g->machine, cpu_isa_name(g->isa), o->threads.n > 1 ? 0 : pool_workers(g->pool), path, &results->machine);
+    describe_reads(g, &results->machine);
     describe_model(g, &results->model);
     describe_steps_down(g, &results->steps_down);
 }

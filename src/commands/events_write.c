@@ -135,8 +135,8 @@ static int put_setting(struct events_recorder *r, struct error *e)
     const struct engine *g = r->engine;
     const struct shape *s = g->shape;
     struct store_options o = store_options_of(g->store);
-    str_printf(&r->text, "sluice-events 1\nstore %u %u %u %u %u %u %llu %u %u %d %d %llu\n", s->layers, s->mtp_layers, s->dense_layers, s->moe_layer_freq, s->experts, s->experts_used,
-               (unsigned long long)o.cached, o.staging, o.requests / (EXPERT_PARTS * g->nodes.parts), ENGINE_READ_DEPTH, ENGINE_READ_CHUNK, (unsigned long long)g->settings.io_limit);
+    str_printf(&r->text, "sluice-events 1\nstore %u %u %u %u %u %u %llu %u %u %u %llu %llu\n", s->layers, s->mtp_layers, s->dense_layers, s->moe_layer_freq, s->experts, s->experts_used,
+               (unsigned long long)o.cached, o.staging, o.requests / (EXPERT_PARTS * g->nodes.parts), drives_flights(&g->drives), (unsigned long long)g->drives.chunk, (unsigned long long)g->settings.io_limit);
     int rc = 0;
     for (uint32_t i = 0; rc == 0 && i < shape_all_layers(s); i++) {
         rc = put_layer(r, i, e);

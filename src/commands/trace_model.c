@@ -47,7 +47,7 @@ int trace_model_open(struct trace_model *m, const volatile int *cancel, struct e
     if (r < 0) {
         return r;
     }
-    r = profiles_apply(&m->settings, e);
+    r = profiles_apply(&m->settings, NULL, e);
     if (r == 0 && m->settings.context == 0) {
         r = settings_set_number(&m->settings, "ctx", max_u32(m->texts.longest, KV_PAGE), SOURCE_FLAG, e);
     } else if (r == 0 && m->settings.context < m->texts.longest) {

@@ -121,7 +121,7 @@ static int parse(int argc, char **argv, struct tune_options *o, bool *ret_help, 
     }
     r = read_texts(&x, o, e);
     r = r < 0 ? r : check(o, e);
-    return r < 0 ? r : profiles_apply(&o->settings, e);
+    return r < 0 ? r : profiles_apply(&o->settings, NULL, e);
 }
 
 /* As typed, but for folders: others have none of them. */

@@ -16,7 +16,7 @@
 enum memory_limit { LIMIT_AVAILABLE, LIMIT_CGROUP, LIMIT_NUMA, LIMIT_ADDRESS_SPACE, LIMIT_SETTING, LIMIT_COUNT };
 const char *memory_limit_name(enum memory_limit l); /* "MemAvailable", "cgroup memory limit", ... */
 
-enum { MACHINE_NODES = 8 };
+enum { MACHINE_NODES = 8, MACHINE_DEPTH_MAX = 256, MACHINE_CHUNK_LEAST = 64 << 10, MACHINE_CHUNK_MOST = 16 << 20 };
 
 struct machine {
     char cpu[64];

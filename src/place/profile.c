@@ -357,6 +357,12 @@ static int check_machine(const struct reader *r, const yaml_node_t *map)
     if (m->nodes > m->cores || m->nodes > MACHINE_NODES) {
         return refuse(r, value_of(r, map, "nodes"), "machine: nodes: %u, expected at most %d and at most one for each of the %u cores", m->nodes, MACHINE_NODES, m->cores);
     }
+    if (m->nvme_depth > MACHINE_DEPTH_MAX) {
+        return refuse(r, value_of(r, map, "nvme_depth"), "machine: nvme_depth: %u, expected 1 to %d", m->nvme_depth, MACHINE_DEPTH_MAX);
+    }
+    if (m->nvme_chunk > 0 && (m->nvme_chunk < MACHINE_CHUNK_LEAST || m->nvme_chunk > MACHINE_CHUNK_MOST)) {
+        return refuse(r, value_of(r, map, "nvme_chunk"), "machine: nvme_chunk: %s, expected 64K to 16M", format_bytes(have, m->nvme_chunk));
+    }
     return 0;
 }
 

@@ -29,6 +29,8 @@ static const struct profile_key machine_keys[] = {
     {"bf16_gop_s", PROFILE_RATE, MACHINE(bf16_gop_s)},
     {"int8_gop_s", PROFILE_RATE, MACHINE(int8_gop_s)},
     {"nvme_read_gb_s", PROFILE_RATE, MACHINE(nvme_read_gb_s)},
+    {"nvme_depth", PROFILE_COUNT, MACHINE(nvme_depth)},
+    {"nvme_chunk", PROFILE_SIZE, MACHINE(nvme_chunk)},
     {"gpus", PROFILE_LIST, .offset = offsetof(struct profile, gpu), .room = PROFILE_GPUS_MAX, .section = &gpu_section,
      .item = sizeof(struct profile_gpu), .counter = offsetof(struct profile, n_gpus)},
 };

@@ -58,7 +58,8 @@ void sluice_engine_info(const struct sluice_engine *engine, struct sluice_model_
     *ret = (struct sluice_model_info){
         .vocab = s->vocab, .hidden = s->hidden, .layers = s->layers, .mtp_layers = s->mtp_layers, .experts = s->experts,
         .experts_used = s->experts ? s->experts_used : 0, .first_moe_layer = s->layers, .context = g->context, .ubatch = g->ubatch,
-        .threads = pool_workers(g->pool), .copies = g->drives.n, .kv_type = kv_type_name(g->kv.layout.type), .activations = g->act_f32 ? "f32" : "int8",
+        .threads = pool_workers(g->pool), .copies = g->drives.n, .read_depth = g->drives.depth,
+        .read_chunk = g->drives.chunk, .read_source = g->drives.source, .kv_type = kv_type_name(g->kv.layout.type), .activations = g->act_f32 ? "f32" : "int8",
         .isa = cpu_isa_name(g->isa), .kv_bytes_per_token = g->plan.kv_token_bytes, .bytes_per_token = g->plan.speed.ram_bytes,
         .load_bytes = g->load_bytes, .load_seconds = g->load_seconds,
     };

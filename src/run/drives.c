@@ -5,10 +5,24 @@
 #include <errno.h>
 #include <string.h>
 
+#include "common/intmath.h"
 #include "io/mirror.h"
 #include "src/run/engine.h"
 
-_Static_assert(MIRRORS_MAX + 1 == READER_COPIES_MAX, "each mirror is a copy that a reader knows");
+enum { READ_DEPTH = 32, READ_CHUNK = 1 << 20 }; /* what drives known so far need to reach their rate */
+
+_Static_assert((int)MACHINE_DEPTH_MAX <= (int)READER_DEPTH_MAX, "a profile cannot ask for more than a reader takes");
+_Static_assert((int)MIRRORS_MAX + 1 == (int)READER_COPIES_MAX, "each mirror is a copy that a reader knows");
+
+void drives_depth(struct drives *d, const struct machine *described)
+{
+    bool recorded = described->nvme_depth > 0 && described->nvme_chunk > 0;
+    d->depth = recorded ? described->nvme_depth : READ_DEPTH;
+    d->chunk = recorded ? described->nvme_chunk : READ_CHUNK;
+    d->source = recorded ? "profile" : "default";
+}
+
+uint32_t drives_flights(const struct drives *d) { return min_u32(d->depth * max_u32(d->n, 1), READER_DEPTH_MAX); }
 
 int drives_init(struct engine *g, struct error *e)
 {

@@ -17,9 +17,7 @@
 #include "src/run/step.h"
 #include "src/tier/plan_input.h"
 
-enum {
-    EXPERT_REQUESTS = 1024,                /* of a reader: some hundred experts, as a long prompt asks for at once */
-};
+enum { EXPERT_REQUESTS = 1024 }; /* of a reader: some hundred experts, as a long prompt asks for at once */
 
 /* Remembers for reports. */
 static struct step_down *remember(struct engine *g, const char *what, const char *why)
@@ -341,9 +339,10 @@ static int open_pool_and_weights(struct engine *g, const struct engine_hooks *ho
     g->io_budget = (struct read_rate){.limit = ro.limit, .clock = clock_system()};
     ro.budget = &g->io_budget;
     ro.copies = g->script ? 1 : g->drives.n;
-    ro.depth = min_u32(ENGINE_READ_DEPTH * ro.copies, READER_DEPTH_MAX); /* that many each */
-    ro.chunk = ENGINE_READ_CHUNK;
+    ro.depth = drives_flights(&g->drives);
+    ro.chunk = g->drives.chunk;
     ro.direct = ro.fresh = ro.drop_behind = true;
+    ro.requests = max_u32(ro.depth, LOAD_DEPTH);
     struct reader *reader = NULL;
     int r = g->script ? 0 : reader_create(&ro, &reader, e);
     if (r == 0 && g->plan.staging_slots > 0) {
@@ -422,9 +421,11 @@ static void close_heat(struct engine *g)
 static int open_all(struct engine *g, const struct settings *settings, const struct engine_hooks *hooks, struct error *e)
 {
     struct cpu_flags flags;
+    struct machine described = {0}; /* by a profile */
     uint32_t threads;
     int r = settings_copy(settings, &g->settings, e);
-    r = r < 0 ? r : profiles_apply(&g->settings, e);
+    r = r < 0 ? r : profiles_apply(&g->settings, &described, e);
+    drives_depth(&g->drives, &described);
     r = r < 0 ? r : refuse_plan_only(&g->settings, e);
     r = r < 0 ? r : choose_isa(g, &flags, e);
     r = r < 0 ? r : open_model(g, e);

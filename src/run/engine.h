@@ -31,7 +31,6 @@
 #include "src/tier/store.h"
 
 enum { STEPS_DOWN_MAX = 32, STEPS_OPEN_MAX = 2 };
-enum { ENGINE_READ_DEPTH = 32, ENGINE_READ_CHUNK = 1 << 20 }; /* of its readers: what drives need to reach their rate */
 
 struct step_down {
     char what[48], why[200];

@@ -107,14 +107,20 @@ int profiles_open(const char *what, struct profile *ret, struct error *e)
     return r;
 }
 
-int profiles_apply(struct settings *s, struct error *e)
+int profiles_apply(struct settings *s, struct machine *ret_machine, struct error *e)
 {
+    if (ret_machine != NULL) {
+        *ret_machine = (struct machine){0};
+    }
     if (s->profile == NULL) {
         return 0;
     }
     struct profile *p = malloc(sizeof(*p));
     int r = p == NULL ? error_nomem(e, "profile", sizeof(*p)) : profiles_open(s->profile, p, e);
     r = r < 0 ? r : profile_apply(p, s, e);
+    if (r == 0 && ret_machine != NULL && p->has_machine) {
+        *ret_machine = p->machine;
+    }
     free(p);
     return r;
 }

@@ -11,7 +11,8 @@
  * and for a profile with mistakes. */
 int profiles_open(const char *what, struct profile *ret, struct error *e);
 
-/* Puts what the profile of --profile says, if there is one, into *s; stronger sources stay. A second call changes nothing. */
-int profiles_apply(struct settings *s, struct error *e);
+/* Puts what the profile of --profile says, if there is one, into *s; stronger sources stay. A second call changes nothing.
+ * ret_machine, or NULL: what it says of the machine; all zeros where there is none. */
+int profiles_apply(struct settings *s, struct machine *ret_machine, struct error *e);
 
 #endif

@@ -20,7 +20,7 @@
 
 enum {
     LOAD_PIECE = 4 << 20, /* one request */
-    LOAD_DEPTH = 16,      /* requests that a reader of a loader takes, at least: together more than it has in flight, so that it never idles */
+    LOAD_DEPTH = 64,      /* requests that a reader of a loader takes, at least: together more than it has in flight, so that it never idles */
 };
 
 struct pool;

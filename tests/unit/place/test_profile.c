@@ -28,6 +28,8 @@ static const char whole[] = "# a comment\n"
                             "  bf16_gop_s: 1\n"
                             "  int8_gop_s: 9216\n"
                             "  nvme_read_gb_s: 12.8\n"
+                            "  nvme_depth: 64\n"
+                            "  nvme_chunk: 512K\n"
                             "  gpus:\n"
                             "    - {name: one, vram: 24G, read_gb_s: 907, pcie_gb_s: 25}\n"
                             "    - vram: 512M\n"
@@ -69,6 +71,7 @@ static void test_every_key_is_read(void **state)
     assert_int_equal(p.machine.limit[LIMIT_AVAILABLE], (UINT64_C(361) << 30) / 2);
     assert_true(p.machine.ram_read_gb_s == 75 && p.machine.fma_gop_s == 2304 && p.machine.bf16_gop_s == 1);
     assert_true(p.machine.int8_gop_s == 9216 && p.machine.nvme_read_gb_s == 12.8);
+    assert_true(p.machine.nvme_depth == 64 && p.machine.nvme_chunk == 512 << 10);
     assert_int_equal(p.n_gpus, 2);
     assert_string_equal(p.gpu[0].name, "one");
     assert_true(p.gpu[0].vram == UINT64_C(24) << 30 && p.gpu[0].read_gb_s == 907 && p.gpu[0].pcie_gb_s == 25);
@@ -150,6 +153,8 @@ static void test_refusals_name_line_and_key(void **state)
         {"name: x\nmachine:\n  memory_total: 0\n", "p.yaml:3: machine: memory_total: 0: expected a size above 0"},
         {MACHINE "  ram_read_gb_s: -1\n", "p.yaml:6: machine: ram_read_gb_s: -1: expected a number above 0"},
         {MACHINE "  nvme_read_gb_s: 1e999\n", "p.yaml:6: machine: nvme_read_gb_s: 1e999: expected a number"},
+        {MACHINE "  nvme_depth: 257\n", "p.yaml:6: machine: nvme_depth: 257, expected 1 to 256"},
+        {MACHINE "  nvme_chunk: 4K\n", "p.yaml:6: machine: nvme_chunk: 4.00 KiB, expected 64K to 16M"},
         {MACHINE "  gpus: {vram: 1G}\n", "p.yaml:6: machine: gpus: expected a list"},
         {MACHINE "  gpus:\n    - name: a\n", "p.yaml:7: machine: gpus[0]: vram is missing"},
         {MACHINE "  gpus:\n    - vram: 1G\n    - vram: 1G\n      pcie: 4\n", "p.yaml:9: machine: gpus[1]: pcie: unknown key"},
