@@ -27,6 +27,7 @@ struct fuser {
     struct fuser_options o;
     struct bins *bins;             /* [layers][inputs][classes] */
     double (*spread)[2];           /* [layers][inputs]: sum of distances, how many */
+    double (*row_spread)[2];       /* [inputs] the same with those of the last row */
     struct regression *regression; /* [layers][stages] */
     uint8_t *bin;                  /* [inputs][experts] of the last row */
     double *likelihood;            /* [inputs][experts] of the last row: logs of ratios */
@@ -66,13 +67,14 @@ int fuser_create(const struct fuser_options *o, struct fuser **ret, struct error
     f->o = *o;
     f->bins = calloc(pairs * FUSER_CLASSES, sizeof(*f->bins));
     f->spread = calloc(pairs, sizeof(*f->spread));
+    f->row_spread = calloc(o->inputs, sizeof(*f->row_spread));
     f->regression = calloc((size_t)o->layers * o->stages, sizeof(*f->regression));
     f->bin = calloc((size_t)o->inputs * o->experts, sizeof(*f->bin));
     f->likelihood = calloc((size_t)o->inputs * o->experts, sizeof(*f->likelihood));
     f->chance = calloc((size_t)o->stages * o->experts, sizeof(*f->chance));
     f->sorted = calloc(o->used + 1u, sizeof(*f->sorted));
     f->chosen = calloc(o->experts, sizeof(*f->chosen));
-    if (!f->bins || !f->spread || !f->regression || !f->bin || !f->likelihood || !f->chance || !f->sorted || !f->chosen) {
+    if (!f->bins || !f->spread || !f->row_spread || !f->regression || !f->bin || !f->likelihood || !f->chance || !f->sorted || !f->chosen) {
         fuser_destroy(f);
         return error_nomem(e, "fuser", pairs * FUSER_CLASSES * sizeof(*f->bins));
     }
@@ -88,6 +90,7 @@ void fuser_destroy(struct fuser *f)
     }
     free(f->bins);
     free(f->spread);
+    free(f->row_spread);
     free(f->regression);
     free(f->bin);
     free(f->likelihood);
@@ -142,7 +145,8 @@ static void read_input(struct fuser *f, uint32_t layer, uint32_t input, const st
         memset(likelihood, 0, f->o.experts * sizeof(*likelihood));
         return;
     }
-    double says[BINS], *spread = f->spread[(size_t)layer * f->o.inputs + input], at = (double)threshold(f, scores);
+    double says[BINS], *spread = f->row_spread[input], at = (double)threshold(f, scores);
+    memcpy(spread, f->spread[(size_t)layer * f->o.inputs + input], sizeof(*f->row_spread));
     for (uint32_t x = 0; x < f->o.experts; x++) {
         spread[0] += fabs((double)scores[x] - at);
     }
@@ -154,23 +158,43 @@ static void read_input(struct fuser *f, uint32_t layer, uint32_t input, const st
     }
 }
 
+/* From the inputs that have been read. */
+static void weigh(struct fuser *f, uint32_t layer, uint32_t stage, float *ret)
+{
+    uint32_t n = f->o.experts, reads = f->o.reads[stage];
+    const double *w = f->regression[(size_t)layer * f->o.stages + stage].weight;
+    double *chance = f->chance + (size_t)stage * n;
+    for (uint32_t x = 0; reads != 0 && x < n; x++) {
+        double odds = w[f->o.inputs];
+        for (uint32_t i = 0; i < f->o.inputs; i++) {
+            odds += reads >> i & 1 ? w[i] * f->likelihood[(size_t)i * n + x] : 0;
+        }
+        chance[x] = 1 / (1 + exp(-odds));
+    }
+    for (uint32_t x = 0; x < n; x++) {
+        ret[x] = (float)chance[x];
+    }
+}
+
 void fuser_chances(struct fuser *f, uint32_t layer, const struct fuser_row *row, float *ret)
 {
-    uint32_t n = f->o.experts;
     for (uint32_t i = 0; i < f->o.inputs; i++) {
         read_input(f, layer, i, row);
     }
     for (uint32_t s = 0; s < f->o.stages; s++) {
-        const double *w = f->regression[(size_t)layer * f->o.stages + s].weight;
-        for (uint32_t x = 0; x < n; x++) {
-            double odds = w[f->o.inputs];
-            for (uint32_t i = 0; i < f->o.inputs; i++) {
-                odds += w[i] * f->likelihood[(size_t)i * n + x];
-            }
-            f->chance[(size_t)s * n + x] = 1 / (1 + exp(-odds));
-            ret[(size_t)s * n + x] = (float)f->chance[(size_t)s * n + x];
+        weigh(f, layer, s, ret + (size_t)s * f->o.experts);
+    }
+}
+
+void fuser_stage_chances(struct fuser *f, uint32_t layer, const struct fuser_row *row, uint32_t stage, float *ret)
+{
+    assert(stage < f->o.stages);
+    for (uint32_t i = 0; i < f->o.inputs; i++) {
+        if (f->o.reads[stage] >> i & 1) {
+            read_input(f, layer, i, row);
         }
     }
+    weigh(f, layer, stage, ret);
 }
 
 static void learn_weights(struct fuser *f, struct regression *r, const double *chance, uint32_t reads)
@@ -197,11 +221,18 @@ void fuser_learn(struct fuser *f, uint32_t layer, const struct fuser_row *row, c
         f->chosen[ids[k]] = true;
     }
     for (uint32_t s = 0; s < f->o.stages; s++) {
+        if (f->o.reads[s] == 0) {
+            continue;
+        }
         learn_weights(f, &f->regression[(size_t)layer * f->o.stages + s], f->chance + (size_t)s * n, f->o.reads[s]);
     }
     for (uint32_t i = 0; i < f->o.inputs; i++) {
         struct bins *b = bins_at(f, layer, i, row->class[i]);
-        for (uint32_t x = 0; row->scores[i] != NULL && x < n; x++) {
+        if (row->scores[i] == NULL) {
+            continue;
+        }
+        memcpy(f->spread[(size_t)layer * f->o.inputs + i], f->row_spread[i], sizeof(*f->row_spread));
+        for (uint32_t x = 0; x < n; x++) {
             b->seen[f->bin[(size_t)i * n + x]][f->chosen[x]]++;
             b->all[f->chosen[x]]++;
         }

@@ -15,7 +15,7 @@ enum { FUSER_INPUTS = 16, FUSER_STAGES = 8, FUSER_CLASSES = 4 };
 struct fuser_options {
     uint32_t layers, experts, used; /* used < experts */
     uint32_t inputs, stages;
-    uint32_t reads[FUSER_STAGES];   /* bit i: the stage reads input i */
+    uint32_t reads[FUSER_STAGES];   /* bit i: the stage reads input i; 0: the stage is left out, its chances stay 0 */
 };
 
 /* What is known of a row. */
@@ -30,10 +30,13 @@ struct fuser;
 int fuser_create(const struct fuser_options *o, struct fuser **ret, struct error *e);
 void fuser_destroy(struct fuser *f); /* accepts NULL */
 
-/* Chances [stages][experts] of being chosen by this layer. */
+/* Chances [stages][experts] of being chosen by this layer. Changes nothing that is learned. */
 void fuser_chances(struct fuser *f, uint32_t layer, const struct fuser_row *row, float *ret);
 
-/* The row of the last fuser_chances chose these ids [used]. */
+/* Those of one stage alone, [experts]: the same numbers. Nothing can be learned from this row until fuser_chances has seen it. */
+void fuser_stage_chances(struct fuser *f, uint32_t layer, const struct fuser_row *row, uint32_t stage, float *ret);
+
+/* The row of the last fuser_chances, with no other call between, chose these ids [used]. */
 void fuser_learn(struct fuser *f, uint32_t layer, const struct fuser_row *row, const int32_t *ids);
 
 #endif

@@ -98,12 +98,14 @@ static void learn_share(struct predict *p)
     }
 }
 
+static bool wants(const struct predict *p, enum lead l) { return p->o.leads == 0 || p->o.leads >> l & 1; }
+
 static int open_fuser(struct predict *p, struct error *e)
 {
     struct fuser_options f = {.layers = p->o.layers, .experts = p->o.experts, .used = p->o.used, .inputs = PREDICTORS, .stages = LEADS};
     for (uint32_t i = 0; i < PREDICTORS; i++) {
         for (uint32_t s = predictors[i].lead; s < LEADS; s++) {
-            f.reads[s] |= 1u << i;
+            f.reads[s] |= wants(p, (enum lead)s) ? 1u << i : 0;
         }
     }
     return fuser_create(&f, &p->fuser, e);
@@ -238,23 +240,52 @@ static float *own_scores(const struct predict *p, struct slot *s, enum predictor
     return scores_at(p, s, which, layer);
 }
 
-static void from_ids(struct predict *p, struct slot *s, uint32_t layer, int32_t token)
+/* The slot of a position whose routing of the layer is there, if it is not complete; else NULL. */
+static const struct slot *pending(const struct predict *p, uint32_t position, uint32_t layer)
+{
+    const struct slot *s = &p->slots[position % SLOTS];
+    return s->open && s->position == position && s->routed[layer] ? s : NULL;
+}
+
+/* Uses per token: by heat up to the last complete token, then by those behind it that lead to this one. */
+static void popularity(const struct predict *p, uint32_t position, uint32_t layer, float *ret)
 {
     double per_use = heat_per_use(&p->heat, p->o.layers);
-    float *rate = own_scores(p, s, PREDICT_POPULARITY, layer);
+    uint32_t first = position;
     for (uint32_t x = 0; x < p->o.experts; x++) {
-        rate[x] = (float)(per_use * heat_value(&p->heat, (struct expert_key){(uint16_t)layer, (uint16_t)x}));
+        ret[x] = (float)(per_use * heat_value(&p->heat, (struct expert_key){(uint16_t)layer, (uint16_t)x}));
     }
-    if (p->has_previous) {
+    while (first > 0 && position - first < SLOTS - 1 && pending(p, first - 1, layer) != NULL) {
+        first--;
+    }
+    for (; first < position; first++) {
+        const int32_t *ids = pending(p, first, layer)->ids + (size_t)layer * p->o.used;
+        for (uint32_t k = 0; k < p->o.used; k++) {
+            ret[ids[k]] += (float)per_use;
+        }
+        for (uint32_t x = 0; x < p->o.experts; x++) {
+            ret[x] *= (float)(1 - per_use);
+        }
+    }
+}
+
+/* token: of the slot's position; below 0: not known. */
+static void from_ids(const struct predict *p, struct slot *s, uint32_t layer, int32_t token)
+{
+    float *rate = own_scores(p, s, PREDICT_POPULARITY, layer);
+    const struct slot *before = s->position > 0 ? pending(p, s->position - 1, layer) : NULL;
+    popularity(p, s->position, layer, rate);
+    if (p->has_previous || before != NULL) {
+        const int32_t *ids = before != NULL ? before->ids : p->previous;
         float *previous = own_scores(p, s, PREDICT_PREVIOUS, layer);
         for (uint32_t x = 0; x < p->o.experts; x++) {
             previous[x] = TIE * rate[x];
         }
         for (uint32_t k = 0; k < p->o.used; k++) {
-            previous[p->previous[(size_t)layer * p->o.used + k]] += 1;
+            previous[ids[(size_t)layer * p->o.used + k]] += 1;
         }
     }
-    if (p->o.learned != NULL) {
+    if (p->o.learned != NULL && token >= 0) {
         from_table(p, layer, token, own_scores(p, s, PREDICT_TABLE, layer));
     }
     if (p->o.learned != NULL && s->drafted) {
@@ -338,11 +369,24 @@ static void count(struct predict *p, const struct slot *s, uint32_t layer, const
         }
     }
     for (uint32_t l = 0; l < LEADS; l++) {
+        if (!wants(p, (enum lead)l)) {
+            continue;
+        }
         const float *chances = p->chances + (size_t)l * p->o.experts;
         rank(p, chances, p->ranks);
         recall_count(&p->recall, PREDICTORS + l, layer, p->ranks, ids, weights);
         calibrate(&p->calibration[l], chances, p->o.experts, ids, p->o.used);
     }
+}
+
+const float *predict_chances(struct predict *p, enum lead lead, uint32_t layer, uint32_t position, int32_t token)
+{
+    assert(layer < p->o.layers && wants(p, lead));
+    struct slot *s = slot_of(p, position);
+    from_ids(p, s, layer, token);
+    struct fuser_row row = row_of(p, s, layer);
+    fuser_stage_chances(p->fuser, layer, &row, lead, p->chances);
+    return p->chances;
 }
 
 void predict_token(struct predict *p, uint32_t position, int32_t token)
@@ -360,14 +404,13 @@ void predict_token(struct predict *p, uint32_t position, int32_t token)
             count(p, s, layer, &row);
         }
         fuser_learn(p->fuser, layer, &row, ids);
-        heat_advance(&p->heat, p->tokens * p->o.layers + layer + 1);
         for (uint32_t k = 0; k < p->o.used; k++) {
             heat_use(&p->heat, (struct expert_key){(uint16_t)layer, (uint16_t)ids[k]}, 1);
         }
         memcpy(p->previous + (size_t)layer * p->o.used, ids, p->o.used * sizeof(*ids));
     }
     p->has_previous = true;
-    p->tokens++;
+    heat_advance(&p->heat, ++p->tokens * p->o.layers);
     s->open = false;
 }
 

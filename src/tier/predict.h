@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns: predictions of which experts a token will use, by all predictors and fused into one chance, and how good they were. Runs
- * in ghost: nothing is spent on them. Predictors that need ids and counts alone are computed here; scores of the others come in
- * as numbers. Nothing is allocated after create. Must not know: how scores are computed, what is done with chances.
+/* Owns: predictions of which experts a token will use, by all predictors and fused into one chance, and how good they were.
+ * Predictors that need ids and counts alone are computed here; scores of the others come in as numbers. An input that has not shown
+ * that it helps weighs nothing: it is counted, no more. Nothing is allocated after create. Must not know: how scores are computed,
+ * what is done with chances.
  *
  * Layers are the main ones; those without experts stay empty. Calls for a position may come in any order but for
  * predict_token, which says that its row is complete and in the timeline. */
@@ -51,6 +52,7 @@ struct predict_options {
     uint32_t layers, experts, used, groups, groups_used;
     const struct learned *learned; /* NULL: popularity from zero, no token table; borrowed */
     uint32_t first_position;       /* positions below it are learned from, not counted */
+    uint32_t leads;                /* bit l: chances of lead l are wanted; 0: all */
 };
 
 enum { PREDICT_BINS = 10 };
@@ -79,6 +81,11 @@ void predict_scores(struct predict *p, enum predictor which, uint32_t layer, uin
 
 /* What the layer chose: ids [used] rising, their weights [used]. */
 void predict_route(struct predict *p, uint32_t layer, uint32_t position, const int32_t *ids, const float *weights);
+
+/* Chances [experts] of a layer's experts for a position that is not complete, from what is known of it so far: what predict_token
+ * will count for that lead if no more comes in. token: the position's, if it is known, else below 0. Positions right before it that
+ * have not gone to predict_token yet, but whose routing of this layer is there, count as its past. Valid until the next call. */
+const float *predict_chances(struct predict *p, enum lead lead, uint32_t layer, uint32_t position, int32_t token);
 
 /* The position's token has gone through all layers: everything known of it is counted and learned from. */
 void predict_token(struct predict *p, uint32_t position, int32_t token);

@@ -312,6 +312,89 @@ static void test_predict_counts_what_was_known_before(void **state)
     predict_destroy(p);
 }
 
+enum { EXPERTS = 16 };
+
+/* Two equal predictors, one of which is also asked on the way. */
+struct asked {
+    struct predict *p[2];
+    double square[LEADS]; /* of chances asked for, off from what was used */
+};
+
+/* Scores that say something of experts 2 * set and 2 * set + 1 of layer 1, for both. */
+static void tell(struct asked *a, uint64_t *rng, enum predictor which, uint32_t position, uint32_t set)
+{
+    float scores[EXPERTS];
+    for (uint32_t x = 0; x < EXPERTS; x++) {
+        scores[x] = uniform(rng) + (x / 2 == set ? 0.5f : 0);
+    }
+    predict_scores(a->p[0], which, 1, position, scores);
+    predict_scores(a->p[1], which, 1, position, scores);
+}
+
+static void ask(struct asked *a, enum lead lead, uint32_t position, int32_t token, uint32_t set)
+{
+    const float *chances = predict_chances(a->p[0], lead, 1, position, token);
+    for (uint32_t x = 0; position >= 20 && x < EXPERTS; x++) {
+        double off = (double)chances[x] - (x / 2 == set);
+        a->square[lead] += off * off;
+    }
+}
+
+/* Chances that are asked for before a token is complete - one token ahead: before the one before it is - are those that are counted
+ * for their lead in the end, and asking changes nothing that is learned. */
+static void test_chances_on_the_way_are_those_that_count(void **state)
+{
+    (void)state;
+    struct asked a = {0};
+    struct error e = {0};
+    struct learned l;
+    struct token_counts c = {0};
+    const struct learned_shape s = {.fingerprint = "0123456789abcdef", .vocab = 8, .layers = 2, .experts = EXPERTS};
+    uint64_t rng = 3;
+    assert_int_equal(learned_init(&l, &s, &e), 0);
+    for (uint32_t t = 0; t < 8; t++) {
+        assert_int_equal(token_counts_add(&c, t, (struct expert_key){1, (uint16_t)(2 * t)}, &e), 0);
+    }
+    assert_int_equal(token_table_make(&l.table, s.vocab, s.layers, &c, &e), 0);
+    const struct predict_options o = {.layers = 2, .experts = EXPERTS, .used = 2, .groups = 1, .groups_used = 1, .learned = &l, .first_position = 20};
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(predict_create(&o, &a.p[i], &e), 0);
+    }
+    for (uint32_t t = 0, before = 0, set = 0; t <= 300; t++) {
+        set = uniform(&rng) < 0.6f ? set : (uint32_t)(uniform(&rng) * 8); /* often what the token before used */
+        uint32_t token = uniform(&rng) < 0.7f ? set : (uint32_t)(uniform(&rng) * 8);
+        tell(&a, &rng, PREDICT_PROBE_DRAFT, t, set);
+        if (t < 300) {
+            ask(&a, LEAD_TOKEN, t, -1, set);
+        }
+        for (uint32_t i = 0; i < 2 && t > 0; i++) {
+            predict_token(a.p[i], t - 1, (int32_t)before);
+        }
+        if (t < 300) {
+            ask(&a, LEAD_START, t, (int32_t)token, set);
+            tell(&a, &rng, PREDICT_GATE, t, set);
+            ask(&a, LEAD_LAYER, t, (int32_t)token, set);
+            for (uint32_t i = 0; i < 2; i++) {
+                predict_route(a.p[i], 1, t, (const int32_t[]){(int32_t)(2 * set), (int32_t)(2 * set + 1)}, (const float[]){1, 1});
+            }
+        }
+        before = token;
+    }
+    for (uint32_t lead = 0; lead < LEADS; lead++) {
+        double square = predict_calibration(a.p[0], (enum lead)lead)->square;
+        assert_true(square == predict_calibration(a.p[1], (enum lead)lead)->square && square > 0);
+        if (a.square[lead] > 0) {
+            assert_float_equal(a.square[lead] / square, 1, lead == LEAD_TOKEN ? 0.01 : 1e-6); /* one token ahead there is one less to learn from */
+        }
+    }
+    assert_true(a.square[LEAD_TOKEN] > a.square[LEAD_START] && a.square[LEAD_START] > a.square[LEAD_LAYER]);
+    for (uint32_t i = 0; i < 2; i++) {
+        predict_destroy(a.p[i]);
+    }
+    token_counts_deinit(&c);
+    learned_deinit(&l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -322,6 +405,7 @@ int main(void)
         cmocka_unit_test(test_fuser_knows_nothing_at_first),
         cmocka_unit_test(test_learned_file),
         cmocka_unit_test(test_predict_counts_what_was_known_before),
+        cmocka_unit_test(test_chances_on_the_way_are_those_that_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
