@@ -114,12 +114,14 @@ const struct sluice_tokenizer *sluice_engine_tokenizer(const struct sluice_engin
 /* True if `id` ends a generation (config, generation_config, tokenizer, GGUF key). */
 bool sluice_engine_is_end(const struct sluice_engine *engine, int32_t id);
 /* JSON for people and scripts, freed by the caller: the plan with its purposes; effective settings with their source;
- * counters; what stepped down: list of {what, why}; live bytes of large buffers by purpose. NULL: no memory. */
+ * counters; what stepped down: list of {what, why}; live bytes of large buffers by purpose; how well experts were named before their
+ * layers chose them ("null" where that is not done; not while another thread is in a call of the engine). NULL: no memory. */
 char *sluice_engine_plan_json(const struct sluice_engine *engine);
 char *sluice_engine_settings_json(const struct sluice_engine *engine);
 char *sluice_engine_counters_json(const struct sluice_engine *engine);
 char *sluice_engine_steps_down_json(const struct sluice_engine *engine);
 char *sluice_engine_memory_json(const struct sluice_engine *engine);
+char *sluice_engine_predictions_json(const struct sluice_engine *engine);
 /* Value of a counter by name; 0 if there is none. */
 uint64_t sluice_engine_counter(const struct sluice_engine *engine, const char *name);
 

@@ -60,6 +60,14 @@ static void report_drive(struct str *out, const struct sluice_engine *engine)
     str_printf(out, "], \"failed\": %" PRIu64 ", \"slow\": %" PRIu64 "}", sluice_engine_counter(engine, "drive.failed"), sluice_engine_counter(engine, "drive.slow"));
 }
 
+/* What a call of the engine gives; `otherwise` if it gives nothing. */
+static void engine_json(struct str *out, char *text, const char *otherwise)
+{
+    str_puts(out, text != NULL ? text : otherwise);
+    out->failed |= text == NULL;
+    sluice_free(text);
+}
+
 void report_timings(struct str *out, const struct sluice_engine *engine, const struct timings *t)
 {
     static const char *const tiers[] = { "vram", "ram", "nvme" };
@@ -90,12 +98,11 @@ void report_timings(struct str *out, const struct sluice_engine *engine, const s
         snprintf(name, sizeof(name), "prefetch.%s", ahead[i]);
         str_printf(out, "%s\"%s\": %" PRIu64, i == 0 ? "" : ", ", ahead[i], sluice_engine_counter(engine, name));
     }
-    str_printf(out, "}, \"draft\": {\"drafted\": %" PRIu64 ", \"accepted\": %" PRIu64 "}, \"steps_down\": ", sluice_engine_counter(engine, "draft.drafted"),
+    str_printf(out, "}, \"draft\": {\"drafted\": %" PRIu64 ", \"accepted\": %" PRIu64 "}, \"prediction\": ", sluice_engine_counter(engine, "draft.drafted"),
                sluice_engine_counter(engine, "draft.accepted"));
-    char *steps = sluice_engine_steps_down_json(engine);
-    str_puts(out, steps != NULL ? steps : "[]");
-    out->failed |= steps == NULL;
-    sluice_free(steps);
+    engine_json(out, sluice_engine_predictions_json(engine), "null");
+    str_puts(out, ", \"steps_down\": ");
+    engine_json(out, sluice_engine_steps_down_json(engine), "[]");
     str_puts(out, "}");
 }
 

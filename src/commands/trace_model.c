@@ -70,7 +70,7 @@ void trace_model_deinit(struct trace_model *m)
 
 int trace_model_predictors(const struct trace_model *m, char **ret, struct error *e)
 {
-    *ret = container_beside(m->engine->weights->containers[0], "sluice-predict");
+    *ret = learned_path(m->engine->weights->containers[0]);
     return *ret != NULL ? 0 : error_nomem(e, "path", strlen(m->settings.model));
 }
 

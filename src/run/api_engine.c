@@ -5,6 +5,7 @@
 
 #include "src/place/report.h"
 #include "src/run/api.h"
+#include "src/run/prefetch.h"
 
 static void log_line(void *ctx, enum log_level level, const char *line)
 {
@@ -154,6 +155,13 @@ char *sluice_engine_memory_json(const struct sluice_engine *engine)
     str_printf(&s, "}, \"total\": %llu, \"huge_pages_advised\": %llu, \"placement\": ", (unsigned long long)account_total(a), (unsigned long long)a->huge_bytes);
     placement_json(&engine->engine->placement, &s);
     str_puts(&s, "}");
+    return str_take(&s, NULL);
+}
+
+char *sluice_engine_predictions_json(const struct sluice_engine *engine)
+{
+    struct str s = {0};
+    prefetch_json(engine->engine->prefetch, &s);
     return str_take(&s, NULL);
 }
 

@@ -216,7 +216,7 @@ static int make_plan(struct engine *g, uint32_t threads, struct error *e)
     in.machine = &g->machine;
     in.tokenizer_bytes = g->tokenizer ? tokenizer_bytes(g->tokenizer) : 0;
     in.threads = threads;
-    in.spare = g->spare;
+    in.spare += g->spare;
     in.nodes = g->nodes.bind ? g->nodes.parts : 0;
     return plan_make(&in, &g->plan, e);
 }

@@ -117,8 +117,7 @@ static void softmax(float *z, uint32_t n)
     }
 }
 
-/* What the layer chooses by. */
-static void show_router(struct foresee *f, const struct batch_row *row, enum foresight source, uint32_t layer, const float *logits)
+const float *foresee_scores(struct foresee *f, uint32_t layer, const float *logits)
 {
     const struct shape *s = f->engine->shape;
     const float *bias = f->engine->resident->layers[layer].vector[ROLE_ROUTER_BIAS];
@@ -129,7 +128,12 @@ static void show_router(struct foresee *f, const struct batch_row *row, enum for
     for (uint32_t x = 0; x < s->experts; x++) {
         f->scores[x] = (s->score == ROUTER_SIGMOID ? sigmoid_exact(f->scores[x]) : f->scores[x]) + (bias != NULL ? bias[x] : 0);
     }
-    f->o.on_scores(f->o.ctx, row->session, source, layer, row->position, f->scores);
+    return f->scores;
+}
+
+static void show_router(struct foresee *f, const struct batch_row *row, enum foresight source, uint32_t layer, const float *logits)
+{
+    f->o.on_scores(f->o.ctx, row->session, source, layer, row->position, foresee_scores(f, layer, logits));
 }
 
 void foresee_routed(struct engine *g, const struct batch *b, uint32_t layer)

@@ -44,6 +44,9 @@ void foresee_destroy(struct foresee *f); /* accepts NULL */
  * them (NULL: as they are): *ret_logits [n, experts], valid until asked again. Takes work.form if that router is quantised. */
 int foresee_ask(struct foresee *f, const struct batch *b, uint32_t first, uint32_t n, uint32_t layer, const float *extra, const float **ret_logits, struct error *e);
 
+/* What the layer would choose by if its router's products were these: [experts], valid until the next call or on_scores. */
+const float *foresee_scores(struct foresee *f, uint32_t layer, const float *logits);
+
 /* Places of the token loop; without somebody who watches they do nothing.
  * routed: work.router_logits hold the products. after_experts: b->x is the state after attention, work.out the shared expert.
  * after_layer: b->x is the layer's output. MTP rows: after_eh with the input in b->x, after_mtp with the normalised output. */

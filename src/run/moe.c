@@ -127,6 +127,7 @@ static int networks_run(struct engine *g, const struct batch *b, const struct sp
     if (l->matrix[ROLE_SHARED_GATE].rows != 0) {
         units[n++] = ffn_span_unit(g, span, &l->matrix[ROLE_SHARED_GATE], &l->matrix[ROLE_SHARED_UP], &l->matrix[ROLE_SHARED_DOWN]);
     }
+    prefetch_routed(g->prefetch, b, layer);
     int r = store_begin(g->store, &(struct store_visit){.keys = lists.keys, .rows = lists.rows, .n = lists.n_keys, .passing = span->bulk}, &lease, e);
     if (r < 0) {
         return r;

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/run/expect.h"
 #include "src/run/finite.h"
-#include "src/run/foresee.h"
 #include "src/run/product.h"
 
 enum {
@@ -17,6 +17,7 @@ enum {
 };
 
 static const double FADE = 0.9; /* of a cost, per token of its kind */
+static const float PAYS = 0.5f; /* chance from which on an expert is read ahead */
 
 /* ---- governor ---- */
 
@@ -44,18 +45,23 @@ void prefetch_governor_token(struct prefetch_governor *g, bool hinted, double se
 
 struct prefetch {
     struct engine *engine;
-    struct foresee *foresee;     /* NULL: routers cannot be asked */
+    struct foresee *foresee;     /* asks routers, watches the MTP layer */
+    struct expect *expect;       /* NULL: nothing to predict */
+    bool asks;                   /* routers can be asked */
     enum prefetch_mode mode;
+    const struct batch *step;    /* whose rows came to the first layer last */
     uint32_t first_layer;        /* with experts */
-    int32_t *ids, *first_ids;    /* [experts_used] named for a row; for the first row of a step */
-    float *weights, *sorted;     /* [experts_used] of ids; of hints */
-    struct prediction *hints;    /* [max(experts_used, NEXT)] */
-    uint32_t named_layer;        /* first_ids are what was named for it; 0: nothing */
+    int32_t *ids;                /* [experts_used] a router named for a row */
+    float *weights;              /* [experts_used] of ids */
+    float *chance;               /* [experts] of the next layer's, by all rows */
+    bool *named, *used;          /* [experts] worth a read for named_layer; chosen by it */
+    struct prediction *hints;    /* [max(experts, NEXT)] */
+    uint32_t named_layer;        /* 0: nothing */
     struct prefetch_governor governor;
     bool hinting;                /* this token */
     uint64_t token_ns;           /* when this token came to the first layer; 0: it is none to measure */
     uint64_t before;             /* experts not in RAM up to then */
-    struct counter *named, *right;
+    struct counter *count_named, *count_right;
 };
 
 static enum prefetch_mode mode_of(const char *name)
@@ -77,25 +83,32 @@ static bool routers_can_be_asked(const struct engine *g)
 static int open_all(struct prefetch *p, struct error *e)
 {
     struct engine *g = p->engine;
-    uint32_t k = g->shape->experts_used;
-    p->ids = malloc(2 * k * sizeof(*p->ids));
+    uint32_t k = g->shape->experts_used, experts = g->shape->experts;
+    p->ids = malloc(k * sizeof(*p->ids));
     p->weights = malloc(k * sizeof(*p->weights));
-    p->sorted = malloc(k * sizeof(*p->sorted));
-    p->hints = malloc(max_u32(k, NEXT) * sizeof(*p->hints));
-    if (p->ids == NULL || p->weights == NULL || p->sorted == NULL || p->hints == NULL) {
-        return error_nomem(e, "predicted experts", k * sizeof(*p->hints));
+    p->chance = calloc(experts, sizeof(*p->chance));
+    p->named = calloc(2 * (size_t)experts, sizeof(*p->named));
+    p->hints = malloc(max_u32(experts, NEXT) * sizeof(*p->hints));
+    if (p->ids == NULL || p->weights == NULL || p->chance == NULL || p->named == NULL || p->hints == NULL) {
+        return error_nomem(e, "predicted experts", experts * sizeof(*p->hints));
     }
-    p->first_ids = p->ids + k;
+    p->used = p->named + experts;
     while (!shape_layer_is_moe(g->shape, p->first_layer)) {
         p->first_layer++;
     }
-    p->named = counters_register(&g->counters, "prefetch.named", "experts that a layer's router named a layer ahead");
-    p->right = counters_register(&g->counters, "prefetch.right", "of them chosen by the layer");
-    if (!routers_can_be_asked(g)) {
-        engine_step_down(g, "prefetch", "of prompts only: the routers of this file are quantised and cannot be asked ahead");
-        return 0;
+    p->count_named = counters_register(&g->counters, "prefetch.named", "experts whose chance a layer ahead was worth a read");
+    p->count_right = counters_register(&g->counters, "prefetch.right", "of them used by the layer");
+    p->asks = routers_can_be_asked(g);
+    if (!p->asks) {
+        engine_step_down(g, "prefetch", "the routers of this file are quantised and cannot be asked ahead: chances go by tokens alone");
     }
-    return foresee_create(g, &(struct foresee_options){.apart = true}, &p->foresee, e);
+    int r = expect_create(g, &p->expect, e);
+    struct foresee_options o = {.on_scores = expect_on_scores, .ctx = p->expect};
+    if (r == 0 && p->expect != NULL) {
+        expect_sources(p->expect, &o);
+    }
+    o.apart = o.wanted == 0;
+    return r < 0 ? r : foresee_create(g, &o, &p->foresee, e);
 }
 
 int prefetch_create(struct engine *g, struct prefetch **ret, struct error *e)
@@ -126,9 +139,11 @@ void prefetch_destroy(struct prefetch *p)
         return;
     }
     foresee_destroy(p->foresee);
+    expect_destroy(p->expect);
     free(p->ids);
     free(p->weights);
-    free(p->sorted);
+    free(p->chance);
+    free(p->named);
     free(p->hints);
     free(p);
 }
@@ -150,83 +165,164 @@ static void begin_token(struct prefetch *p, bool decodes)
     p->hinting = p->mode == PREFETCH_ON || (p->mode == PREFETCH_AUTO && prefetch_governor_choose(&p->governor));
 }
 
-/* How many of the names were right. */
-static void compare(struct prefetch *p, const int32_t *chosen)
-{
-    uint32_t k = p->engine->shape->experts_used, right = 0;
-    for (uint32_t i = 0; i < k; i++) {
-        for (uint32_t j = 0; j < k; j++) {
-            right += p->first_ids[i] == chosen[j];
-        }
-    }
-    counter_add(p->named, k);
-    counter_add(p->right, right);
-}
+/* ---- chances ---- */
 
-/* What the next layer's router names for a row, likeliest first. */
-static void name_experts(struct prefetch *p, uint32_t layer, const float *logits)
+static bool has_experts(const struct prefetch *p, uint32_t layer) { return layer < p->engine->shape->layers && shape_layer_is_moe(p->engine->shape, layer); }
+
+static uint32_t rows_predicted(const struct prefetch *p, const struct batch *b) { return p->expect != NULL && b == p->step ? expect_rows(p->expect) : 0; }
+
+/* A row that makes the layer use an expert with this chance, beside what other rows do. */
+static void add_chance(struct prefetch *p, uint32_t expert, float chance) { p->chance[expert] = 1 - (1 - p->chance[expert]) * (1 - chance); }
+
+/* What the router names for a row of which nothing else is known. */
+static void add_names(struct prefetch *p, uint32_t layer, const float *logits)
 {
     const struct engine *g = p->engine;
     const struct shape *s = g->shape;
-    uint32_t k = s->experts_used;
     g->ops.router(&(struct router_args){
         .logits = logits, .bias = g->resident->layers[layer].vector[ROLE_ROUTER_BIAS], .scratch = g->work.worker[0].router, .ids = p->ids, .weights = p->weights,
-        .experts = s->experts, .k = k, .groups = s->groups, .groups_used = s->groups_used, .score = s->score, .group = s->group, .normalise = s->normalise, .factor = s->routed_factor});
-    float share = counter_get(p->named) > 0 ? (float)counter_get(p->right) / (float)counter_get(p->named) : 0.5f;
-    for (uint32_t i = 0; i < k; i++) {
-        uint32_t at = i;
-        for (; at > 0 && p->sorted[at - 1] < p->weights[i]; at--) {
-            p->sorted[at] = p->sorted[at - 1];
+        .experts = s->experts, .k = s->experts_used, .groups = s->groups, .groups_used = s->groups_used, .score = s->score, .group = s->group, .normalise = s->normalise, .factor = s->routed_factor});
+    for (uint32_t i = 0; i < s->experts_used; i++) {
+        add_chance(p, (uint32_t)p->ids[i], PAYS);
+    }
+}
+
+/* Chances of a layer's experts by one row; logits: of the layer's router, or NULL. Returns whether anything is known. */
+static bool add_row(struct prefetch *p, const struct batch *b, enum lead lead, uint32_t layer, uint32_t row, const float *logits)
+{
+    bool predicted = row < rows_predicted(p, b);
+    if (predicted && logits != NULL) {
+        expect_scores(p->expect, PREDICT_GATE, layer, row, foresee_scores(p->foresee, layer, logits));
+    }
+    const float *chances = predicted ? expect_chances(p->expect, lead, layer, row) : NULL;
+    for (uint32_t x = 0; chances != NULL && x < p->engine->shape->experts; x++) {
+        add_chance(p, x, chances[x]);
+    }
+    if (chances == NULL && logits != NULL) {
+        add_names(p, layer, logits);
+    }
+    return chances != NULL || logits != NULL;
+}
+
+/* Hints those experts of a layer `ahead` visits away whose chance pays, likeliest first. */
+static void hint(struct prefetch *p, uint32_t layer, uint32_t ahead)
+{
+    uint32_t n = 0;
+    for (uint32_t x = 0; x < p->engine->shape->experts; x++) {
+        p->named[x] = p->chance[x] >= PAYS;
+        if (!p->named[x]) {
+            continue;
+        }
+        uint32_t at = n++;
+        for (; at > 0 && p->hints[at - 1].probability < p->chance[x]; at--) {
             p->hints[at] = p->hints[at - 1];
         }
-        p->sorted[at] = p->weights[i];
-        p->hints[at] = (struct prediction){{(uint16_t)layer, (uint16_t)p->ids[i]}, share, 1};
+        p->hints[at] = (struct prediction){{(uint16_t)layer, (uint16_t)x}, p->chance[x], ahead};
     }
+    p->named_layer = layer;
+    if (p->hinting) {
+        store_hint(p->engine->store, p->hints, n);
+    }
+}
+
+/* How many of the names were right. */
+static void compare(struct prefetch *p, const struct span *span)
+{
+    uint32_t k = p->engine->shape->experts_used, named = 0, right = 0;
+    memset(p->used, 0, p->engine->shape->experts * sizeof(*p->used));
+    for (uint32_t a = span->begin * k; a < span->end * k; a++) {
+        p->used[p->engine->work.ids[a]] = true;
+    }
+    for (uint32_t x = 0; x < p->engine->shape->experts; x++) {
+        named += p->named[x];
+        right += p->named[x] && p->used[x];
+    }
+    counter_add(p->count_named, named);
+    counter_add(p->count_right, right);
+    p->named_layer = 0;
+}
+
+/* ---- places of the token loop ---- */
+
+void prefetch_step(struct prefetch *p, const struct batch *b, const int32_t *tokens)
+{
+    if (p == NULL) {
+        return;
+    }
+    begin_token(p, b->n_spans == 1 && !b->spans[0].bulk);
+    p->named_layer = 0;
+    p->step = b;
+    if (p->expect == NULL) {
+        return;
+    }
+    expect_step(p->expect, b, tokens);
+    bool known = false;
+    memset(p->chance, 0, p->engine->shape->experts * sizeof(*p->chance));
+    for (uint32_t i = 0; i < rows_predicted(p, b); i++) {
+        known = add_row(p, b, LEAD_START, p->first_layer, i, NULL);
+    }
+    if (known) {
+        hint(p, p->first_layer, 1);
+    }
+}
+
+void prefetch_routed(struct prefetch *p, const struct batch *b, uint32_t layer)
+{
+    if (p == NULL || !has_experts(p, layer) || rows_predicted(p, b) == 0) {
+        return;
+    }
+    expect_route(p->expect, layer);
 }
 
 int prefetch_layer(struct prefetch *p, const struct batch *b, const struct span *span, uint32_t layer, struct error *e)
 {
-    if (p == NULL || p->foresee == NULL || span->bulk || layer >= p->engine->shape->layers) {
+    if (p == NULL || span->bulk || layer >= p->engine->shape->layers) {
         return 0;
     }
     const struct shape *s = p->engine->shape;
     uint32_t n = min_u32(span->end - span->begin, OPS_MAX_ROWS);
-    if (layer == p->first_layer) {
-        begin_token(p, b->n_spans == 1);
+    const float *logits = NULL;
+    if (p->named_layer == layer && b == p->step) {
+        compare(p, span);
     }
-    if (p->named_layer == layer) {
-        compare(p, p->engine->work.ids + (size_t)span->begin * s->experts_used);
-    }
-    p->named_layer = 0;
-    if (layer + 1 >= s->layers || !shape_layer_is_moe(s, layer + 1)) {
+    if (!has_experts(p, layer + 1)) {
         return 0;
     }
-    const float *logits;
-    int r = foresee_ask(p->foresee, b, span->begin, n, layer + 1, NULL, &logits, e);
-    for (uint32_t i = 0; i < n && r == 0 && all_finite(logits, n * s->experts); i++) { /* otherwise the layer is about to say so */
-        if (b->rows[span->begin + i].shadow) {
-            continue; /* its experts are not read */
-        }
-        name_experts(p, layer + 1, logits + (size_t)i * s->experts);
-        if (i == 0) {
-            memcpy(p->first_ids, p->ids, s->experts_used * sizeof(*p->ids));
-            p->named_layer = layer + 1;
-        }
-        if (p->hinting) {
-            store_hint(p->engine->store, p->hints, s->experts_used);
+    int r = p->asks ? foresee_ask(p->foresee, b, span->begin, n, layer + 1, NULL, &logits, e) : 0;
+    if (r < 0 || (logits != NULL && !all_finite(logits, n * s->experts))) {
+        return r; /* not finite: the layer is about to say so */
+    }
+    bool known = false;
+    memset(p->chance, 0, s->experts * sizeof(*p->chance));
+    for (uint32_t i = 0; i < n; i++) {
+        if (!b->rows[span->begin + i].shadow) { /* whose experts are not read */
+            known = add_row(p, b, LEAD_LAYER, layer + 1, i, logits != NULL ? logits + (size_t)i * s->experts : NULL);
         }
     }
-    return r;
+    if (known) {
+        hint(p, layer + 1, 1);
+    }
+    return 0;
 }
 
 void prefetch_next(struct prefetch *p, uint32_t layer, uint32_t used)
 {
-    if (p == NULL || p->mode == PREFETCH_GHOST || layer + 1 >= p->engine->shape->layers || !shape_layer_is_moe(p->engine->shape, layer + 1)) {
+    if (p == NULL || p->mode == PREFETCH_GHOST || !has_experts(p, layer + 1)) {
         return;
     }
     uint32_t experts = p->engine->shape->experts, n = min_u32(experts, NEXT);
+    p->named_layer = 0;
     for (uint32_t x = 0; x < n; x++) {
         p->hints[x] = (struct prediction){{(uint16_t)(layer + 1), (uint16_t)x}, (float)used / (float)experts, 1};
     }
     store_hint(p->engine->store, p->hints, n);
+}
+
+void prefetch_json(const struct prefetch *p, struct str *out)
+{
+    if (p == NULL || p->expect == NULL) {
+        str_puts(out, "null");
+        return;
+    }
+    expect_json(p->expect, out);
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns: reading experts before their layer asks for them. While the experts of a layer are read and computed, the router of the next
- * layer is asked on the state that is there already, and what it names is hinted to the store. Whether that pays is measured:
- * seconds per expert that was not in RAM, with hints and without. Must not know: slots, how reads are done. */
+/* Owns: reading experts before their layer asks for them. While the experts of a layer are read and computed, the router of the next layer is asked on the state that is there already; with what else
+ * is known of the token (run/expect) that gives each expert of the next layer a chance, and those whose read is expected to pay are
+ * hinted to the store. Whether that pays is measured: seconds per expert that was not in RAM, with hints and without.
+ * Must not know: slots, how reads are done, how chances come about. */
 #ifndef SLUICE_RUN_PREFETCH_H
 #define SLUICE_RUN_PREFETCH_H
 
+#include "src/base/str.h"
 #include "src/run/batch.h"
 
 enum prefetch_mode { PREFETCH_OFF, PREFETCH_GHOST, PREFETCH_ON, PREFETCH_AUTO };
@@ -25,16 +27,25 @@ void prefetch_governor_token(struct prefetch_governor *g, bool hinted, double se
 struct prefetch;
 
 /* As --prefetch says. *ret is NULL where nothing is to be read ahead: all experts are in RAM, or it is off. Where the model's routers
- * cannot be asked early, only prompts read ahead, which is announced. */
+ * cannot be asked early, chances come from what is known of a token alone, which is announced. Nothing is allocated later. */
 int prefetch_create(struct engine *g, struct prefetch **ret, struct error *e);
 void prefetch_destroy(struct prefetch *p); /* accepts NULL */
 
-/* Place of the token loop: b->x of the exact rows [begin, end) is the state after attention of `layer`, work.ids holds the routing,
- * and the layer's lease has begun. Without `p` it does nothing. */
+/* Places of the token loop; without `p` they do nothing. The last rows of a step have come to the first layer: tokens [b->n]. */
+void prefetch_step(struct prefetch *p, const struct batch *b, const int32_t *tokens);
+
+/* work.ids hold the routing by `layer`, whose lease has not begun: predictions are compared with it and learn from it. */
+void prefetch_routed(struct prefetch *p, const struct batch *b, uint32_t layer);
+
+/* b->x of the exact rows [begin, end) is the state after attention of `layer`, work.ids holds the routing, and the layer's lease has
+ * begun. */
 int prefetch_layer(struct prefetch *p, const struct batch *b, const struct span *span, uint32_t layer, struct error *e);
 
-/* Place of the token loop: the last experts of a layer of a prompt chunk, which used `used` of them, are about to be computed. A long
- * chunk uses nearly all experts of every layer: the first of the next one are read meanwhile. */
+/* The last experts of a layer of a prompt chunk, which used `used` of them, are about to be computed. A long chunk uses nearly all
+ * experts of every layer: the first of the next one are read meanwhile. */
 void prefetch_next(struct prefetch *p, uint32_t layer, uint32_t used);
+
+/* How good the predictions of this run were, as a JSON object; "null" without any. */
+void prefetch_json(const struct prefetch *p, struct str *out);
 
 #endif

@@ -13,6 +13,7 @@
 #include "src/run/draft.h"
 #include "src/run/head.h"
 #include "src/run/mtp.h"
+#include "src/run/prefetch.h"
 
 /* Rows [row, row + n) of the step belong to a feed, the last `drafts` of them ahead of its timeline; exact feeds come first. */
 struct feed {
@@ -363,6 +364,7 @@ static int next_layer(struct step *s, struct error *e)
     if (layer == 0) {
         r = engine_parallel(g, s->main.n, embed_task, s, e);
         counter_add(g->weight_bytes, s->main.n * weight_rows_bytes(&g->resident->embed, 1));
+        prefetch_step(g->prefetch, &s->main, s->tokens);
     }
     r = r < 0 ? r : block_run(g, &s->main, layer, e);
     if (r == 0 && layer + 1 == g->shape->layers) {

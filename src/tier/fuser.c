@@ -56,6 +56,13 @@ static void start(struct fuser *f)
     }
 }
 
+uint64_t fuser_bytes(const struct fuser_options *o)
+{
+    uint64_t pairs = (uint64_t)o->layers * o->inputs, numbers = (uint64_t)o->inputs * o->experts;
+    return pairs * (FUSER_CLASSES * sizeof(struct bins) + 2 * sizeof(double)) + (uint64_t)o->layers * o->stages * sizeof(struct regression) +
+           numbers * (sizeof(double) + 1) + (uint64_t)o->stages * o->experts * sizeof(double);
+}
+
 int fuser_create(const struct fuser_options *o, struct fuser **ret, struct error *e)
 {
     assert(o->used > 0 && o->used < o->experts && o->inputs <= FUSER_INPUTS && o->stages <= FUSER_STAGES);

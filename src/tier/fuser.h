@@ -29,6 +29,7 @@ struct fuser;
 /* Until outcomes are seen every expert has the same chance. */
 int fuser_create(const struct fuser_options *o, struct fuser **ret, struct error *e);
 void fuser_destroy(struct fuser *f); /* accepts NULL */
+uint64_t fuser_bytes(const struct fuser_options *o); /* that fuser_create allocates, all but a few */
 
 /* Chances [stages][experts] of being chosen by this layer. Changes nothing that is learned. */
 void fuser_chances(struct fuser *f, uint32_t layer, const struct fuser_row *row, float *ret);

@@ -69,6 +69,18 @@ void learned_deinit(struct learned *l)
     *l = (struct learned){0};
 }
 
+char *learned_path(const struct container *c) { return container_beside(c, "sluice-predict"); }
+
+uint64_t learned_file_bytes(const struct container *c)
+{
+    struct file f = {0};
+    char *path = learned_path(c);
+    uint64_t bytes = path != NULL && file_exists(path) && file_open(path, &f, NULL) == 0 ? f.size : 0;
+    file_close(&f);
+    free(path);
+    return bytes;
+}
+
 int learned_write(const struct learned *l, const char *path, struct error *e)
 {
     struct field f[FIELDS];

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "common/error.h"
+#include "io/container.h"
 #include "src/tier/token_table.h"
 
 enum { LEARNED_PROBES = 2 }; /* experts of the token that the MTP layer has read, and of the one it drafts */
@@ -33,6 +34,10 @@ struct learned {
 /* Arrays are allocated, zero; the table is empty: token_table_make fills it. */
 int learned_init(struct learned *l, const struct learned_shape *s, struct error *e);
 void learned_deinit(struct learned *l); /* accepts an all-zero one */
+
+/* Path of the file beside a model; the caller frees; NULL: no memory. */
+char *learned_path(const struct container *c);
+uint64_t learned_file_bytes(const struct container *c); /* its size; 0: there is none */
 
 /* The file appears whole or not at all. */
 int learned_write(const struct learned *l, const char *path, struct error *e);

@@ -6,6 +6,8 @@
 
 #include "io/container.h"
 #include "src/tier/cost_input.h"
+#include "src/tier/learned.h"
+#include "src/tier/predict.h"
 #include "src/tier/resident.h"
 #include "src/tier/store.h"
 
@@ -29,6 +31,19 @@ static enum kv_type kv_type_by_name(const char *name)
     return (enum kv_type)t;
 }
 
+/* What reading ahead holds (src/run/expect): tables of predictors, what they have learned, rows of the MTP layer. */
+static uint64_t ahead_bytes(const struct weights *w, const struct settings *settings)
+{
+    enum { EXTRA = 64 }; /* rows of a step beside a prompt's chunk */
+    const struct shape *s = &w->shape;
+    const struct predict_options o = {.layers = s->layers, .experts = s->experts, .used = s->experts_used};
+    if (strcmp(settings->prefetch, "off") == 0 || s->experts == 0) {
+        return 0;
+    }
+    uint64_t rows = s->mtp_layers > 0 ? settings->ubatch + EXTRA : 0;
+    return predict_bytes(&o) + learned_file_bytes(w->containers[0]) + rows * align_up_u64(2ull * s->hidden, 256) * sizeof(float);
+}
+
 void plan_input_init(struct plan_input *ret, const struct weights *w, const struct settings *settings, uint32_t nodes)
 {
     struct resident_sizes resident;
@@ -46,6 +61,7 @@ void plan_input_init(struct plan_input *ret, const struct weights *w, const stru
         .table_bytes = store.tables + table_bytes(w),
         .ram_setting = settings->ram,
         .expert_ram = settings->expert_ram,
+        .spare = ahead_bytes(w, settings),
         .threads = settings->threads,
         .ubatch = settings->ubatch,
         .context = settings->context,

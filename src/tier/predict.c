@@ -98,17 +98,25 @@ static void learn_share(struct predict *p)
     }
 }
 
-static bool wants(const struct predict *p, enum lead l) { return p->o.leads == 0 || p->o.leads >> l & 1; }
+static bool wants(const struct predict_options *o, enum lead l) { return o->leads == 0 || o->leads >> l & 1; }
 
-static int open_fuser(struct predict *p, struct error *e)
+static struct fuser_options fuser_options_of(const struct predict_options *o)
 {
-    struct fuser_options f = {.layers = p->o.layers, .experts = p->o.experts, .used = p->o.used, .inputs = PREDICTORS, .stages = LEADS};
+    struct fuser_options f = {.layers = o->layers, .experts = o->experts, .used = o->used, .inputs = PREDICTORS, .stages = LEADS};
     for (uint32_t i = 0; i < PREDICTORS; i++) {
         for (uint32_t s = predictors[i].lead; s < LEADS; s++) {
-            f.reads[s] |= wants(p, (enum lead)s) ? 1u << i : 0;
+            f.reads[s] |= wants(o, (enum lead)s) ? 1u << i : 0;
         }
     }
-    return fuser_create(&f, &p->fuser, e);
+    return f;
+}
+
+uint64_t predict_bytes(const struct predict_options *o)
+{
+    const struct fuser_options f = fuser_options_of(o);
+    uint64_t experts = (uint64_t)o->layers * o->experts;
+    return fuser_bytes(&f) + SLOTS * PREDICTORS * experts * sizeof(float) + experts * (sizeof(float) + sizeof(double)) +
+           (uint64_t)PREDICT_LISTS * o->layers * sizeof(struct recall_cell) + (uint64_t)(LEADS + 1) * o->experts * sizeof(float);
 }
 
 int predict_create(const struct predict_options *o, struct predict **ret, struct error *e)
@@ -128,7 +136,8 @@ int predict_create(const struct predict_options *o, struct predict **ret, struct
         r = slot_init(&p->slots[i], o, e);
     }
     r = r < 0 ? r : heat_init(&p->heat, o->layers, o->experts, (uint32_t)(o->layers * log(0.5) / log(KEEPS) + 0.5), e);
-    r = r < 0 ? r : open_fuser(p, e);
+    const struct fuser_options f = fuser_options_of(o);
+    r = r < 0 ? r : fuser_create(&f, &p->fuser, e);
     r = r < 0 ? r : recall_init(&p->recall, PREDICT_LISTS, o->layers, o->experts, o->used, e);
     if (r < 0) {
         predict_destroy(p);
@@ -369,7 +378,7 @@ static void count(struct predict *p, const struct slot *s, uint32_t layer, const
         }
     }
     for (uint32_t l = 0; l < LEADS; l++) {
-        if (!wants(p, (enum lead)l)) {
+        if (!wants(&p->o, (enum lead)l)) {
             continue;
         }
         const float *chances = p->chances + (size_t)l * p->o.experts;
@@ -381,7 +390,7 @@ static void count(struct predict *p, const struct slot *s, uint32_t layer, const
 
 const float *predict_chances(struct predict *p, enum lead lead, uint32_t layer, uint32_t position, int32_t token)
 {
-    assert(layer < p->o.layers && wants(p, lead));
+    assert(layer < p->o.layers && wants(&p->o, lead));
     struct slot *s = slot_of(p, position);
     from_ids(p, s, layer, token);
     struct fuser_row row = row_of(p, s, layer);

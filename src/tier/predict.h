@@ -69,6 +69,7 @@ struct predict;
 
 int predict_create(const struct predict_options *o, struct predict **ret, struct error *e);
 void predict_destroy(struct predict *p); /* accepts NULL */
+uint64_t predict_bytes(const struct predict_options *o); /* that predict_create allocates, all but a few */
 
 /* A new text: popularity as learned, no token before. What the fuser has learned stays. */
 void predict_begin(struct predict *p);
