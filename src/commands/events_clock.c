@@ -134,11 +134,9 @@ static void hint(struct clocked *c, const struct event *x)
 static void play_hint(struct clocked *c, size_t i)
 {
     const struct event *x = &c->events->item[i];
-    if (c->setup->hints != EVENTS_OFF) {
+    if (c->hinting) {
         pass_call(c, i, c->setup->ask_ns);
-        if (c->hinting) {
-            hint(c, x);
-        }
+        hint(c, x);
     }
 }
 

@@ -16,29 +16,40 @@ enum {
     PAUSE_NS = 2000000000, /* a gap between tokens that is no token: a prompt, a user who thinks */
 };
 
-static const double FADE = 0.9; /* of a cost, per token of its kind */
+static const double
+    FADE = 1.0 / 16, /* share of a token in the means of its way */
+    GAIN = 0.01;     /* of a token's seconds: less is not worth the reads in vain */
 static const float PAYS = 0.5f; /* chance from which on an expert is read ahead */
 
 /* ---- governor ---- */
 
+/* What hints save of the seconds of a token, at the same number of experts that were not in RAM. */
+static double saved(const struct prefetch_governor *g)
+{
+    const struct prefetch_way *without = &g->way[0], *with = &g->way[1];
+    double variance = without->variance + with->variance, slope = variance > 0 ? (without->covariance + with->covariance) / variance : 0;
+    return without->seconds - with->seconds - (slope > 0 ? slope : 0) * (without->experts - with->experts);
+}
+
 bool prefetch_governor_choose(const struct prefetch_governor *g)
 {
-    if (g->seen[0] < TRY || g->seen[1] < TRY) {
-        return g->seen[1] <= g->seen[0];
+    if (g->way[0].seen < TRY || g->way[1].seen < TRY) {
+        return g->way[1].seen <= g->way[0].seen;
     }
-    bool better = g->cost[1] < g->cost[0];
+    bool better = saved(g) > GAIN * g->way[0].seconds;
     return g->tokens % TRY_AGAIN == 0 ? !better : better;
 }
 
 void prefetch_governor_token(struct prefetch_governor *g, bool hinted, double seconds, uint64_t experts)
 {
+    struct prefetch_way *w = &g->way[hinted];
+    double share = 1.0 / ++w->seen, more_experts = (double)experts - w->experts, more_seconds = seconds - w->seconds;
+    share = share > FADE ? share : FADE;
+    w->experts += share * more_experts;
+    w->seconds += share * more_seconds;
+    w->variance = (1 - share) * (w->variance + share * more_experts * more_experts);
+    w->covariance = (1 - share) * (w->covariance + share * more_experts * more_seconds);
     g->tokens++;
-    if (experts == 0) {
-        return; /* says nothing of reading */
-    }
-    double cost = seconds / (double)experts;
-    g->cost[hinted] = g->seen[hinted] == 0 ? cost : FADE * g->cost[hinted] + (1 - FADE) * cost;
-    g->seen[hinted]++;
 }
 
 /* ---- prefetch ---- */
@@ -287,6 +298,9 @@ int prefetch_layer(struct prefetch *p, const struct batch *b, const struct span 
     }
     if (!has_experts(p, layer + 1)) {
         return 0;
+    }
+    if (p->mode == PREFETCH_AUTO && !p->hinting) {
+        return 0; /* asking takes time, too */
     }
     int r = p->asks ? foresee_ask(p->foresee, b, span->begin, n, layer + 1, NULL, &logits, e) : 0;
     if (r < 0 || (logits != NULL && !all_finite(logits, n * s->experts))) {

@@ -11,10 +11,14 @@
 
 enum prefetch_mode { PREFETCH_OFF, PREFETCH_GHOST, PREFETCH_ON, PREFETCH_AUTO };
 
-/* Which of two ways to go is cheaper, by what each has cost. A pure struct, times come in. */
+/* Which of two ways to go is cheaper, by the seconds that tokens took. They depend on how many experts were not in RAM, too, so the ways
+ * are compared at the same number of those: by the line through what was seen of both. A pure struct, times come in. */
 struct prefetch_governor {
-    double cost[2];    /* seconds per expert that was not in RAM, fading: without hints, with */
-    uint32_t seen[2];  /* tokens of each */
+    struct prefetch_way {
+        double seconds, experts;      /* of a token, fading means */
+        double variance, covariance;  /* of experts; of experts and seconds */
+        uint32_t seen;                /* tokens */
+    } way[2];                         /* without hints, with */
     uint64_t tokens;
 };
 
