@@ -134,6 +134,17 @@ def test_sweep():
     assert [s["layer"] for s in stages] == [1, 2, 3, 4, 5] and all(s["visits"] == 32 and 0 <= s[k]["p50"] <= s[k]["p99"] for s in stages for k in s if k.endswith("_us")), stages
 
 
+def test_auto_costs_no_more_than_a_hundredth():
+    """Where hints lose and where they win, bound by the drive and by arithmetic."""
+    path, _ = record("on", "-c", "1024", tokens=900)
+    wins = 0
+    for drive, compute in (("1M", "100,800,0"), ("10M", "100,800,0"), ("30M", "100,800,0"), ("100M", "100,800,50"), ("1G", "100,800,50")):
+        off, on, auto = (r["tokens_s"] for r in play(path, "--drive", drive, "--compute", compute)["results"])
+        assert auto > 0.99 * off and auto > 0.97 * on, (drive, off, on, auto)
+        wins += on > 1.02 * off
+    assert wins > 0
+
+
 BAD = [
     ("", "the file ends early"),
     ("sluice-events 2\n", 'line 1: "sluice-events 2"'),
