@@ -213,11 +213,29 @@ static int run_once(struct cli *c, struct run_args *a, struct sluice_engine *eng
     return r;
 }
 
+/* A session is kept when the answer is there, which is late to learn that its folder takes no files. */
+static int check_session(const char *path, struct sluice_error *e)
+{
+    const char *slash = path != NULL ? strrchr(path, '/') : NULL;
+    struct str folder = { 0 };
+    if (path == NULL) {
+        return SLUICE_OK;
+    }
+    str_append(&folder, slash != NULL ? path : ".", slash != NULL ? (size_t)(slash - path) + 1 : 1);
+    int r = folder.failed ? cli_fail(e, SLUICE_FAILED, "out of memory") : SLUICE_OK;
+    if (r == SLUICE_OK && access(folder.data, W_OK) != 0) {
+        r = cli_fail(e, SLUICE_FAILED, "--session %s: nothing can be written to %s: %s; name a file elsewhere", path, folder.data, strerror(errno));
+    }
+    str_deinit(&folder);
+    return r;
+}
+
 static int run_with(struct cli *c, struct run_args *a, const struct sluice_options *options, struct sluice_error *e)
 {
     struct sluice_engine *engine = NULL;
     struct str text = { 0 };
     int r = check_args(a, e);
+    r = r != SLUICE_OK ? r : check_session(a->session, e);
     r = r != SLUICE_OK ? r : sampling_finish(&a->sampling, e);
     r = r != SLUICE_OK ? r : read_prompt(c, a, &text, e);
     r = r != SLUICE_OK ? r : cli_open(c, options, &engine, e);

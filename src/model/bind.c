@@ -11,6 +11,7 @@
 #include "common/intmath.h"
 #include "io/mirror.h"
 #include "src/model/binder.h"
+#include "src/model/path_hint.h"
 
 enum { CONFIG_LIMIT = 16 << 20, MAX_CONTAINERS = 2 };
 
@@ -266,7 +267,7 @@ int weights_open(const struct bind_options *options, struct weights **ret, struc
     int r = open_into(w, options, e);
     if (r != 0) {
         weights_close(w);
-        return r;
+        return r == -ENOENT ? path_hint(options->path, r, e) : r;
     }
     *ret = w;
     return 0;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "io/container.h"
+#include "src/model/path_hint.h"
 #include "src/model/tokenizer.h"
 
 static bool has_file(const char *folder, const char *name)
@@ -33,7 +34,7 @@ int tokenizer_open(const char *path, const char *pre_override, struct tokenizer 
     struct container *c = NULL;
     int rc = container_open(path, &(struct container_options){ .allow_header_only = true }, &c, e);
     if (rc < 0) {
-        return rc;
+        return rc == -ENOENT ? path_hint(path, rc, e) : rc;
     }
     if (c->kind == CONTAINER_GGUF && (gguf_find(&c->meta, "tokenizer.ggml.model") || !has_file(c->folder, "tokenizer.json"))) {
         rc = tokenizer_open_gguf(&c->meta, path, pre_override, ret, e);
