@@ -106,6 +106,7 @@ def test_unknown_commands():
     for name in LATER:
         refused(2, "not in this build", name)
     refused(2, "did you mean score?", "scorr")
+    refused(2, "here it is sluice score", "perplexity")
     refused(2, "xyzzy", "xyzzy")
 
 
@@ -113,6 +114,10 @@ def test_unknown_flags_and_values():
     refused(2, "did you mean --temp?", "run", "-m", DEMO, "--tmep", "0")
     refused(2, "did you mean --threads?", "run", "--thread", "1")
     refused(2, ["-ngl", "--vram"], "run", "-ngl", "99")
+    for command in ("bench", "plan", "tune", "inspect"):
+        assert b"sluice has no such flag: weights are placed by the plan" in sluice(command, "-ngl", "99", status=2).stderr
+        assert b"did you mean --json?" in sluice(command, "--jsno", status=2).stderr
+        assert b"unexpected argument models/demo" in sluice(command, "models/demo", status=2).stderr
     refused(2, ["--draft-max", "--mtp N"], "run", "-m", DEMO, "-p", "x", "--draft-max", "3")
     refused(2, "value is missing", "run", "-m", DEMO, "-p")
     refused(2, "--temp", "run", "--temp", "warm")
@@ -135,6 +140,8 @@ def test_unknown_flags_and_values():
 
 def test_missing_files():
     refused(1, "/nonexistent", "run", "-m", "/nonexistent", "-p", "x")
+    refused(1, f"did you mean {DEMO}?", "run", "-m", DEMO + "s", "-p", "x")
+    refused(1, "there is no such name in /", "tokenize", "-m", "/nonexistent", "x")
     refused(1, "/nonexistent", "run", "-m", DEMO, "-f", "/nonexistent")
     refused(1, "/nonexistent", "score", "-m", DEMO, "--tokens-file", "/nonexistent")
     refused(1, "/nonexistent", "tokenize", "-m", "/nonexistent", "x")

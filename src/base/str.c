@@ -280,7 +280,7 @@ const char *nearest_name(const char *word, const char *const *names)
     size_t best_distance = NAME_NEAR + 1;
     for (; *names != NULL; names++) {
         size_t d = edit_distance(word, *names);
-        if (d < best_distance && d < strlen(*names)) { /* replacing every letter is no likeness */
+        if (d < best_distance && 2 * d <= strlen(word)) { /* with most letters replaced there is no likeness */
             best = *names;
             best_distance = d;
         }

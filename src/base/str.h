@@ -33,7 +33,7 @@ bool parse_size(const char *text, uint64_t *ret_bytes);
 bool parse_u64(const char *text, uint64_t *ret);
 bool parse_double(const char *text, double *ret); /* finite, whole text, "C" locale */
 
-/* Edit distance at most 3 candidates: for "did you mean". Returns NULL if nothing is near. names ends with NULL. */
+/* The candidate at an edit distance of at most 3 and half of the word: for "did you mean". NULL if nothing is near. names ends with NULL. */
 const char *nearest_name(const char *word, const char *const *names);
 
 /* Length of the valid UTF-8 prefix of data; a cut sequence at the end is not part of it. */

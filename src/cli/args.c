@@ -7,57 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/foreign.h"
 #include "src/base/settings.h"
 #include "src/base/str.h"
 #include "src/cli/term.h"
-
-/* Flags that fingers know from other programs, and what does the same here. */
-static const struct {
-    const char *flag, *advice;
-} foreign_flags[] = {
-    { "-ngl", "weights are placed by the plan; see --gpu, --vram" },
-    { "--n-gpu-layers", "weights are placed by the plan; see --gpu, --vram" },
-    { "-ot", "routed experts are placed by the plan; see --expert-ram, --expert-vram" },
-    { "--override-tensor", "routed experts are placed by the plan; see --expert-ram, --expert-vram" },
-    { "-cmoe", "routed experts are placed by the plan; see --expert-vram" },
-    { "--cpu-moe", "routed experts are placed by the plan; see --expert-vram" },
-    { "-ncmoe", "routed experts are placed by the plan; see --expert-vram" },
-    { "--n-cpu-moe", "routed experts are placed by the plan; see --expert-vram" },
-    { "-fa", "attention has one form; leave it out" },
-    { "--flash-attn", "attention has one form; leave it out" },
-    { "-ctv", "keys and values share one latent; use -ctk" },
-    { "--cache-type-v", "keys and values share one latent; use -ctk" },
-    { "-b", "a prompt is computed in chunks of -ub rows; use -ub" },
-    { "--batch-size", "a prompt is computed in chunks of -ub rows; use -ub" },
-    { "-tb", "prompts and answers use the same threads; use -t" },
-    { "--threads-batch", "prompts and answers use the same threads; use -t" },
-    { "--no-mmap", "weights are read, not mapped; see --io" },
-    { "--mlock", "weights are read into memory that the plan counts; leave it out" },
-    { "--jinja", "chat layouts are built in; see --template" },
-    { "--chat-template", "chat layouts are built in; use --template NAME" },
-    { "-cnv", "without a prompt and on a terminal, run is interactive; leave it out" },
-    { "--conversation", "without a prompt and on a terminal, run is interactive; leave it out" },
-    { "-i", "without a prompt and on a terminal, run is interactive; leave it out" },
-    { "--prompt-cache", "use --session FILE" },
-    { "--draft", "the model's own MTP layer drafts; use --mtp N" },
-    { "--draft-max", "the model's own MTP layer drafts; use --mtp N" },
-    { "-md", "the model's own MTP layer drafts; see --mtp, --mtp-from" },
-    { "--model-draft", "the model's own MTP layer drafts; see --mtp, --mtp-from" },
-    { "-sys", "use --system TEXT" },
-    { "--system-prompt", "use --system TEXT" },
-    { "-no-cnv", "use --raw" },
-    { "--no-conversation", "use --raw" },
-};
-
-static const char *foreign_advice(const char *flag)
-{
-    for (size_t i = 0; i < ARRAY_LEN(foreign_flags); i++) {
-        if (strcmp(flag, foreign_flags[i].flag) == 0) {
-            return foreign_flags[i].advice;
-        }
-    }
-    return NULL;
-}
 
 static const struct arg *find_arg(const struct args_spec *spec, const char *flag)
 {
@@ -78,7 +31,7 @@ static bool is_flag(const struct args_spec *spec, const char *text)
 
 static int refuse_unknown(const struct args_spec *spec, const char *flag, struct sluice_error *e)
 {
-    const char *advice = foreign_advice(flag);
+    const char *advice = foreign_flag_advice(flag);
     if (advice != NULL) {
         return cli_fail(e, SLUICE_USAGE, "%s: sluice has no such flag: %s", flag, advice);
     }

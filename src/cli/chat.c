@@ -292,10 +292,12 @@ static int command_system(struct chat *h, const char *text, struct sluice_error 
 }
 
 static const struct {
-    const char *name, *help;
+    const char *name, *help; /* NULL: another name, as llama.cpp has it */
     int (*run)(struct chat *h, const char *text, struct sluice_error *e);
 } slash[] = {
     { "/help", "this list", command_help },
+    { "/exit", NULL, command_quit },
+    { "/clear", NULL, command_reset },
     { "/quit", "end (also Ctrl-D, or Ctrl-C at an empty prompt)", command_quit },
     { "/reset", "forget the conversation", command_reset },
     { "/save", "FILE: keep the conversation", command_save },
@@ -309,7 +311,9 @@ static int command_help(struct chat *h, const char *text, struct sluice_error *e
 {
     (void)h, (void)text, (void)e;
     for (size_t i = 0; i < ARRAY_LEN(slash); i++) {
-        fprintf(stderr, "  %-8s %s\n", slash[i].name, slash[i].help);
+        if (slash[i].help != NULL) {
+            fprintf(stderr, "  %-8s %s\n", slash[i].name, slash[i].help);
+        }
     }
     fputs("  a line that ends in \\ goes on; Ctrl-C stops an answer\n", stderr);
     return SLUICE_OK;

@@ -35,6 +35,14 @@ static const struct command {
 
 static const char *const later[] = { "serve", "top", "loadtest" };
 
+/* Names that fingers know from other programs. */
+static const struct {
+    const char *name, *here;
+} foreign[] = {
+    { "chat", "run" }, { "cli", "run" }, { "generate", "run" }, { "server", "serve (not in this build)" }, { "perplexity", "score" },
+    { "quantize", "convert" }, { "quantise", "convert" }, { "show", "inspect" }, { "version", "--version" },
+};
+
 static void print_usage(FILE *out)
 {
     fputs("usage: sluice COMMAND [flags]\n\nRuns DeepSeek-V3-class mixture-of-experts models.\n\ncommands:\n", out);
@@ -69,6 +77,11 @@ static int refuse_command(struct cli *c, const char *name)
     }
     if (name[0] == '-') {
         return term_refuse(&c->term, SLUICE_USAGE, "%s: the command comes first, as in sluice run -m PATH; sluice --help lists them", name);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(foreign); i++) {
+        if (strcmp(name, foreign[i].name) == 0) {
+            return term_refuse(&c->term, SLUICE_USAGE, "unknown command %s; here it is sluice %s", name, foreign[i].here);
+        }
     }
     const char *near = nearest_name(name, names);
     if (near != NULL) {

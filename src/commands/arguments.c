@@ -8,20 +8,28 @@
 #include <string.h>
 
 #include "common/attr.h"
+#include "src/base/foreign.h"
 
 /* Settings that decide what is read; any other would be one nobody reads. */
 static const char *const settings_read[] = { "model", "mtp-from", "mtp", "expert-groups" };
 
+enum { NAMES_MOST = 80 }; /* flags to suggest one of: settings and those of a command */
+
+static bool setting_named(const char *name, bool all)
+{
+    for (size_t i = 0; !all && i < ARRAY_LEN(settings_read); i++) {
+        if (strcmp(name, settings_read[i]) == 0) {
+            return true;
+        }
+    }
+    return all;
+}
+
 static const char *setting_of_flag(const char *flag, bool all)
 {
     int index = settings_find_flag(flag);
-    const char *name = index >= 0 ? settings_info((uint32_t)index)->name : "";
-    for (size_t i = 0; i < ARRAY_LEN(settings_read); i++) {
-        if (strcmp(name, settings_read[i]) == 0) {
-            return name;
-        }
-    }
-    return all && index >= 0 ? name : NULL;
+    const char *name = index >= 0 ? settings_info((uint32_t)index)->name : NULL;
+    return name != NULL && setting_named(name, all) ? name : NULL;
 }
 
 static const struct argument *find_own(const struct argument *own, const char *flag)
@@ -34,6 +42,31 @@ static const struct argument *find_own(const struct argument *own, const char *f
     return NULL;
 }
 
+/* As src/cli/args.c says it. */
+int arguments_refuse(const char *flag, const struct argument *own, bool all, struct error *e)
+{
+    const char *names[NAMES_MOST + 1] = {NULL}, *advice = foreign_flag_advice(flag);
+    size_t n = 0;
+    if (advice != NULL) {
+        return error_set(e, ERROR_USAGE, "%s: sluice has no such flag: %s", flag, advice);
+    }
+    for (; own->flag != NULL && n < NAMES_MOST; own++) {
+        if (own->flag[1] == '-') {
+            names[n++] = own->flag + 2;
+        }
+    }
+    for (uint32_t i = 0; i < settings_count() && n < NAMES_MOST; i++) {
+        if (setting_named(settings_info(i)->name, all)) {
+            names[n++] = settings_info(i)->name;
+        }
+    }
+    const char *near = nearest_name(flag + strspn(flag, "-"), names);
+    if (near != NULL) {
+        return error_set(e, ERROR_USAGE, "unknown flag %s; did you mean --%s?", flag, near);
+    }
+    return error_set(e, ERROR_USAGE, flag[0] == '-' ? "unknown flag %s; --help lists them" : "unexpected argument %s; --help shows what it takes", flag);
+}
+
 static int read_flag(char **argv, const struct argument *own, bool all, struct settings *s, int *ret_taken, struct error *e)
 {
     const struct argument *mine = find_own(own, argv[0]);
@@ -44,7 +77,7 @@ static int read_flag(char **argv, const struct argument *own, bool all, struct s
         return 0;
     }
     if (mine == NULL && setting == NULL) {
-        return error_set(e, ERROR_USAGE, "%s is no flag of this command; --help shows them", argv[0]);
+        return arguments_refuse(argv[0], own, all, e);
     }
     if (argv[1] == NULL) {
         return error_set(e, ERROR_USAGE, "%s needs a value; --help shows which", argv[0]);

@@ -28,6 +28,9 @@ int arguments_read_few(int argc, char **argv, const struct argument *own, struct
 /* The same with every setting of `sluice run`, and no model required. A flag of `own` goes before a setting. */
 int arguments_read_all(int argc, char **argv, const struct argument *own, struct settings *s, bool *ret_help, struct error *e);
 
+/* ERROR_USAGE for a word that is no flag: what does the same as a flag of llama.cpp, else the nearest flag there is. */
+int arguments_refuse(const char *flag, const struct argument *own, bool all, struct error *e);
+
 struct bind_options arguments_bind(const struct settings *s); /* pointers into s; header-only files are not allowed */
 
 /* Writes s to standard output and empties it. */

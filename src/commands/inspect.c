@@ -214,7 +214,7 @@ static void report_text(struct str *out, const struct weights *w, bool tensors)
         for (uint32_t i = 0; i < c->n_files; i++) {
             bytes += c->files[i].size;
         }
-        str_printf(out, "%s: %s, %u files, %zu tensors, %s%s\n", c->path, kind_name(c), c->n_files, c->n_tensors,
+        str_printf(out, "%s: %s, %u file%s, %zu tensors, %s%s\n", c->path, kind_name(c), c->n_files, c->n_files == 1 ? "" : "s", c->n_tensors,
                    format_bytes(size, bytes), c->header_only ? ", tensor data not there" : "");
     }
     text_shape(out, &w->shape);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "io/container.h"
 #include "io/file.h"
@@ -27,7 +28,7 @@ static const char help_text[] =
     "\n"
     "Where every byte goes and whether it fits, before a weight is read. Works on files whose tensors are not there yet\n"
     "(`sluice synth --header-only`). --machine plans for a recorded machine; `sluice plan --record` measures this one for\n"
-    "about 2 s, with -m also the drive of the model, and prints it: speeds are predicted from such a file.\n"
+    "about 2 s, with -m also the drive of the model (a file of 64 MiB or more), and prints it: speeds are predicted from such a file.\n"
     "--profile plans for the machine that a profile describes, with its settings; with --machine, its settings on that machine.\n"
     "--ram lowers the limit of the machine and never raises it.\n"
     "Settings are those of `sluice run`: --ram, -c, -ctk, -ub, -t, --expert-ram, --mtp, ...\n"
@@ -36,7 +37,7 @@ static const char help_text[] =
     "examples:\n"
     "  sluice plan -m DeepSeek-V3-Q4_K_M-00001-of-00009.gguf\n"
     "  sluice plan -m DeepSeek-V3/ -c 16384 -ctk q8_0 --json\n"
-    "  sluice plan --record > server.json && sluice plan -m model.gguf --machine server.json\n"
+    "  sluice plan --record -m model.gguf > server.json && sluice plan -m model.gguf --machine server.json\n"
     "  sluice synth --shape v3 --header-only -o v3.gguf && sluice plan -m v3.gguf --profile desktop-24g-gpu-192g-gen5\n";
 
 struct options {
@@ -47,6 +48,7 @@ struct options {
 
 static int parse(int argc, char **argv, struct options *o, struct error *e)
 {
+    const struct argument own[] = {{"--json", &o->json, NULL}, {"--record", &o->record, NULL}, {0}};
     int r = settings_read_environment(&o->settings, e);
     for (int i = 1; r == 0 && i < argc; i++) {
         int index = settings_find_flag(argv[i]);
@@ -57,7 +59,7 @@ static int parse(int argc, char **argv, struct options *o, struct error *e)
         } else if (strcmp(argv[i], "--record") == 0) {
             o->record = true;
         } else if (index < 0) {
-            r = error_set(e, ERROR_USAGE, "unknown flag %s; see `sluice plan --help`", argv[i]);
+            r = arguments_refuse(argv[i], own, true, e);
         } else if (i + 1 == argc) {
             r = error_set(e, ERROR_USAGE, "%s needs a value: %s", argv[i], settings_info((uint32_t)index)->value);
         } else {
@@ -140,6 +142,16 @@ static int tokenizer_size(const struct settings *s, uint64_t *ret_bytes, struct 
     return r == -ENOMEM ? r : 0;
 }
 
+/* Speeds of models that are larger than memory need the rate. */
+static void tell_no_drive(const struct container *c)
+{
+    if (c == NULL) {
+        fputs("sluice plan: the drive is not measured; -m FILE, a model on it, adds its rate\n", stderr);
+    } else {
+        fprintf(stderr, "sluice plan: the drive is not measured: %s is smaller than 64 MiB or its file system refuses O_DIRECT; name a larger file\n", c->files[0].path);
+    }
+}
+
 /* Facts and rates of this machine, and of the drive that a model lies on if there is one. */
 static int measure_this(const char *model, const volatile int *cancel, struct machine *ret, struct error *e)
 {
@@ -147,7 +159,16 @@ static int measure_this(const char *model, const volatile int *cancel, struct ma
     struct container *c = NULL;
     int r = model != NULL ? container_open(model, &options, &c, e) : 0;
     r = r < 0 ? r : probe_machine(NULL, ret, e);
+    if (r == 0 && isatty(STDERR_FILENO) == 1) {
+        fputs("measuring...\r", stderr);
+    }
     r = r < 0 ? r : measure_machine(c != NULL ? c->files[0].path : NULL, 0, cancel, ret, e);
+    if (isatty(STDERR_FILENO) == 1) {
+        fputs("\033[K", stderr);
+    }
+    if (r == 0 && ret->nvme_read_gb_s <= 0) {
+        tell_no_drive(c);
+    }
     container_close(c);
     return r;
 }

@@ -64,13 +64,15 @@ static void speed_text(const struct plan *p, struct str *out)
     char ram[24], drive[24];
     bool streams = p->staging_slots > 0;
     if (streams) {
-        str_printf(out, "experts in RAM     %llu of %llu (%.1f %%), where %.1f %% of uses are expected to find theirs; %llu slots to read into\n",
+        str_printf(out, "experts in RAM     %llu of %llu (%.1f %%), where %.1f %% of uses are expected to find theirs; %llu slot%s to read into\n",
                    (unsigned long long)p->expert_slots, (unsigned long long)p->experts, 100.0 * (double)p->expert_slots / (double)p->experts,
-                   100 * v->hit_ratio, (unsigned long long)p->staging_slots);
+                   100 * v->hit_ratio, (unsigned long long)p->staging_slots, p->staging_slots == 1 ? "" : "s");
     }
     str_printf(out, "weights per token  %s from RAM", format_bytes(ram, v->ram_bytes));
     str_printf(out, streams ? ", %s of them from the drive before\n" : "\n", format_bytes(drive, v->nvme_bytes));
-    if (v->decode_tok_s <= 0) {
+    if (v->decode_tok_s <= 0 && v->ram_s > 0) {
+        str_puts(out, "decode at best     unknown: the machine's drive has no rate; sluice plan --record -m FILE measures that of a large file\n");
+    } else if (v->decode_tok_s <= 0) {
         str_puts(out, "decode at best     unknown: plan for a recorded machine (--record, --machine) or a profile\n");
     } else if (streams) {
         str_printf(out, "decode at best     %.2f tokens/s: RAM %.0f ms and drive %.0f ms at the same time; one after the other %.2f\n", v->decode_tok_s,

@@ -135,6 +135,7 @@ static void nearest(void **state)
     assert_string_equal(nearest_name("iolimit", names), "io-limit");
     assert_null(nearest_name("zzzzzzzzz", names));
     assert_null(nearest_name("xy", names));
+    assert_null(nearest_name("bat", names)); /* "ubatch" is three letters away, as many as there are */
     char long_word[200];
     memset(long_word, 'a', sizeof(long_word) - 1);
     long_word[sizeof(long_word) - 1] = '\0';

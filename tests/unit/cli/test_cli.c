@@ -89,6 +89,8 @@ static void test_args_refused(void **state)
     refuse(WORDS("--thread", "1"), "did you mean --threads?");
     refuse(WORDS("--xyzzyx"), "unknown flag --xyzzyx");
     refuse(WORDS("-ngl", "99"), "plan");
+    refuse(WORDS("-sm", "none"), "plan");
+    refuse(WORDS("-kvu"), "unknown flag -kvu; sluice run --help lists them");
     refuse(WORDS("--temp"), "value is missing");
     refuse(WORDS("-n", "--raw"), "value is missing");
     refuse(WORDS("-n", "1.5"), "whole number");
