@@ -43,6 +43,17 @@ static void open_direct(struct file *f)
     }
 }
 
+static int64_t changed_ns(const struct stat *st) { return (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec; }
+
+int file_changed(const struct file *f)
+{
+    struct stat st;
+    if (fstat(f->fd, &st) != 0) {
+        return -errno;
+    }
+    return (uint64_t)st.st_size < f->size ? -ENODATA : changed_ns(&st) != f->changed_ns ? -ESTALE : 0;
+}
+
 int file_open(const char *path, struct file *ret, struct error *e)
 {
     struct file f = {.direct_fd = -1};
@@ -65,6 +76,7 @@ int file_open(const char *path, struct file *ret, struct error *e)
     f.size = (uint64_t)st.st_size;
     f.device = st.st_dev;
     f.inode = st.st_ino;
+    f.changed_ns = changed_ns(&st);
     open_direct(&f);
     if (f.direct_fd < 0) {
         posix_fadvise(f.fd, 0, 0, POSIX_FADV_RANDOM); /* nothing beyond what is read, which nobody would drop */

@@ -17,6 +17,7 @@ struct file {
     int direct_errno; /* why it was refused; 0 */
     uint64_t size;
     uint64_t device, inode;
+    int64_t changed_ns; /* when its bytes were changed last, as it was opened */
     uint32_t direct_align; /* bytes offset, length and address must be multiples of */
     struct file *copies;   /* [n_copies] the same bytes in other places (mirror.h), closed with it; NULL: there are none */
     uint32_t n_copies;
@@ -25,6 +26,10 @@ struct file {
 /* Regular files only. Errors name the path. */
 int file_open(const char *path, struct file *ret, struct error *e);
 void file_close(struct file *f); /* accepts an all-zero or closed file */
+
+/* 0, or what happened to the file since it was opened: -ENODATA: it is shorter, -ESTALE: its bytes were changed, or may have been, -errno
+ * of the system. What was read from it is not what the header describes. */
+int file_changed(const struct file *f);
 
 /* Reads exactly `bytes` at `offset`, buffered; short file or EIO is an error naming path, offset, wanted and found. */
 int file_read_at(const struct file *f, uint64_t offset, void *data, size_t bytes, struct error *e);

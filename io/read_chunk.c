@@ -61,7 +61,7 @@ int read_chunk_answer(struct read_chunk *c, const struct read_step *s, ssize_t n
         memcpy(to, s->data + s->skip, (size_t)gained);
     }
     c->done += gained;
-    return c->done < c->bytes;
+    return c->done < c->bytes ? 1 : file_changed(c->file);
 }
 
 void read_chunk_finish(const struct read_chunk *c)

@@ -39,8 +39,8 @@ bool read_chunk_congruent(const struct file *f, uint64_t offset, const char *dat
 /* `bounce` [READ_BOUNCE] is used by direct reads only. */
 struct read_step read_chunk_step(const struct read_chunk *c, char *bounce);
 
-/* Takes the answer to a step: bytes or -errno. 1: another step is needed, 0: the chunk is complete, else -errno, -ENODATA when
- * the file ends. */
+/* Takes the answer to a step: bytes or -errno. 1: another step is needed, 0: the chunk is complete, else -errno; -ENODATA when
+ * the file ends, -ESTALE when it was changed since it was opened. */
 int read_chunk_answer(struct read_chunk *c, const struct read_step *s, ssize_t n);
 
 /* After the last step. */

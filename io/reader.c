@@ -3,6 +3,7 @@
  * Must not know: how bytes are read. */
 #include "io/reader.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <string.h>
 #include <time.h>
@@ -212,6 +213,13 @@ int reader_collect(struct reader *r, struct read_result *ret, int timeout_ms)
 }
 
 int reader_refused(const struct reader *r, enum reader_part part) { return r->refused[part]; }
+
+const char *reader_status_text(int status)
+{
+    return status == -ENODATA ? "the file is shorter than its header says"
+           : status == -ESTALE ? "the file was changed while it is in use; start again"
+                               : strerror(-status);
+}
 
 const char *reader_name(const struct reader *r)
 {

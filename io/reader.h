@@ -58,7 +58,7 @@ struct read_request {
 
 struct read_result {
     uint64_t tag;
-    int status; /* 0: all bytes are there; else -errno (-EIO, -ENODATA for a short file, -ECANCELED) */
+    int status; /* 0: all bytes are there; else -errno (-EIO, -ENODATA for a short file, -ESTALE for one that was changed since it was opened, -ECANCELED) */
     bool more;  /* a report of progress: `bytes` are there, status is 0, the request goes on */
     uint64_t file_offset; /* where it failed */
     uint64_t bytes; /* leading bytes of the request that are there */
@@ -121,6 +121,9 @@ enum reader_part {
 
 /* errno of the refusal, or 0. */
 int reader_refused(const struct reader *r, enum reader_part part);
+
+/* What a read_result's status below 0 means, for users. Valid until the next call of strerror. */
+const char *reader_status_text(int status);
 
 const char *reader_name(const struct reader *r); /* "io_uring, O_DIRECT" */
 

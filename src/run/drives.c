@@ -57,7 +57,7 @@ static void count_failures(struct engine *g, struct reader *reader, uint32_t cop
     if (fault.n > 0 && !d->announced[copy]) {
         d->announced[copy] = true;
         engine_step_down(g, "drive", "%s: reading at byte %llu failed: %s; such reads go on with another copy of the model", fault.file->path,
-                         (unsigned long long)fault.offset, fault.status == -ENODATA ? "the file has become shorter" : strerror(-fault.status));
+                         (unsigned long long)fault.offset, reader_status_text(fault.status));
     }
 }
 

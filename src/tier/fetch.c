@@ -81,10 +81,9 @@ static int tell_failure(const struct fetch *f, const struct fetch_flight *x, uin
     struct load_item items[READS_MAX];
     expert_slots_reads(f->slots, x->key, slot, items);
     const struct weight_ref *ref = &items[x->failed_read].ref;
-    const char *why = x->status == -ENODATA ? "the file is shorter than its header says" : strerror(-x->status);
     return error_set(e, x->status, "%s: tensor %s: layer %u, expert %u: reading at byte %llu failed: %s; this answer ends here, the next one tries "
                      "again; `sluice check` reads the whole file", ref->file->path, ref->name, x->key.layer, x->key.expert,
-                     (unsigned long long)x->failed_at, why);
+                     (unsigned long long)x->failed_at, reader_status_text(x->status));
 }
 
 /* NaN codes end a session late and without a name, so the first arrival is checked as a load at open is. So are damaged bytes, where

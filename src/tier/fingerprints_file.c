@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "src/base/json_text.h"
 #include "src/base/str.h"
@@ -23,12 +22,6 @@ static const char *base_name(const struct file *f)
 {
     const char *slash = strrchr(f->path, '/');
     return slash != NULL ? slash + 1 : f->path;
-}
-
-static int64_t changed_ns(const struct file *f)
-{
-    struct stat st;
-    return fstat(f->fd, &st) == 0 ? (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec : 0;
 }
 
 /* ---- writing ---- */
@@ -56,7 +49,7 @@ int fingerprints_write(const struct container *c, const uint64_t *const *values,
     str_printf(&s, "{\"format\": \"%s\", \"version\": %d, \"hash\": \"%s\",\n\"files\": {", FORMAT_NAME, VERSION, HASH_NAME);
     for (uint32_t i = 0; i < c->n_files; i++) {
         put_name(&s, i > 0 ? ",\n" : "\n", base_name(&c->files[i]));
-        str_printf(&s, ": {\"bytes\": %" PRIu64 ", \"changed_ns\": %" PRId64 "}", c->files[i].size, changed_ns(&c->files[i]));
+        str_printf(&s, ": {\"bytes\": %" PRIu64 ", \"changed_ns\": %" PRId64 "}", c->files[i].size, c->files[i].changed_ns);
     }
     str_puts(&s, "},\n\"tensors\": {");
     for (size_t i = 0; i < c->n_tensors; i++) {
@@ -87,7 +80,7 @@ static int check_files(const struct container *c, const json_t *files, struct fi
                              "copy it again, or write the fingerprints anew: sluice check -m MODEL --write-fingerprints", source->path, base_name(f),
                              (long long)json_integer_value(bytes), f->size);
         }
-        source->changed = source->changed || json_integer_value(json_object_get(entry, "changed_ns")) != changed_ns(f);
+        source->changed = source->changed || json_integer_value(json_object_get(entry, "changed_ns")) != f->changed_ns;
     }
     return 0;
 }

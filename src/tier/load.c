@@ -155,7 +155,7 @@ static void take_result(struct walk *w, const struct read_result *result)
         if (w->status == 0) {
             fail(w, error_set(w->e, result->status, "%s: tensor %s: reading at byte %llu failed: %s; %llu bytes wanted, %llu read",
                               p->extent->file->path, p->extent->name, (unsigned long long)result->file_offset,
-                              result->status == -ENODATA ? "the file is shorter than its header says" : strerror(-result->status),
+                              reader_status_text(result->status),
                               (unsigned long long)p->bytes, (unsigned long long)result->bytes));
         }
         return;

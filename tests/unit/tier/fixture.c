@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "src/model/bind.h"
 
@@ -65,9 +66,13 @@ void close_copy(struct fixture *f)
 void overwrite(const char *path, uint64_t offset, const void *data, size_t bytes)
 {
     FILE *file = fopen(path, "r+b");
+    struct stat st;
     assert_non_null(file);
+    assert_int_equal(fstat(fileno(file), &st), 0);
     assert_int_equal(fseek(file, (long)offset, SEEK_SET), 0);
     assert_int_equal(fwrite(data, 1, bytes, file), bytes);
+    assert_int_equal(fflush(file), 0);
+    assert_int_equal(futimens(fileno(file), (const struct timespec[2]){st.st_atim, st.st_mtim}), 0); /* as if it had always been so */
     fclose(file);
 }
 
