@@ -140,7 +140,7 @@ def test_refusals():
         for verb in ("record", "fit", "predict"):
             refused("no model given", verb, "--tokens-file", texts)
             refused("no texts given", verb, *model)
-            refused("--bogus is no flag", verb, "--bogus")
+            refused("unknown flag --bogus", verb, "--bogus")
         refused("where to?", "record", *model, "--tokens-file", texts)
         for content, part in (("[]", "a list of token ids"), ("[[]]", "text 0: expected a list"), ("[[1],[2,-1]]", "text 1, token 1"), ("{", "bad.json"),
                               ('[[1,"x"]]', "text 0, token 1"), ("3", "not one object or list"), ("{}", "a list of token ids"), ("[[1],2]", "text 1: expected a list")):

@@ -185,5 +185,23 @@ def test_damaged_expert_costs_one_answer():
         assert b"model.gguf" in err and b"expert" in err and b"shorter than its header says" in err, err
 
 
+def test_file_that_is_overwritten():
+    """Another model is copied over the file while the program runs: nothing of it becomes an answer."""
+    with tempfile.TemporaryDirectory(prefix="sluice-test-") as home:
+        model, other = os.path.join(home, "model.gguf"), os.path.join(home, "other.gguf")
+        cases.sluice("synth", "--shape", "demo", "--seed", "2", "-o", other)
+        for io in ("uring", "pread", "mmap"):
+            cases.sluice("synth", "--shape", "demo", "--force", "-o", model)
+            command = [cases.BINARY, "run", "-m", model, "--raw", "-p", "a", "-n", "300", "--ignore-eos", "--expert-ram", "0", "--temp", "0", "--io", io]
+            want = subprocess.run(command, capture_output=True, check=True).stdout
+            run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            first = run.stdout.read(1)
+            with open(other, "rb") as new, open(model, "r+b") as old:
+                old.write(new.read())
+            out, err = run.communicate(timeout=120)
+            assert run.returncode == 1 and b"model.gguf" in err and b"was changed while it is in use" in err, (io, run.returncode, err)
+            assert want.startswith((first + out).rstrip(b"\n")), io
+
+
 if __name__ == "__main__":
     cases.main(globals())

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The lease contract of the expert store: all experts in RAM, and any part of them. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -445,6 +447,31 @@ static void test_heat_file(void **state)
     close_copy(&t.f);
 }
 
+/* What is read after the file was written to is no weight, wherever that was: the header may be another by now. */
+static void test_changed_file(void **state)
+{
+    (void)state;
+    struct streaming t = {.random = 17};
+    open_copy(&t.f);
+    open_store(&t, 5, 4, 1);
+    const struct weight_ref *up = &t.f.weights->layers[3].experts[17].up;
+    struct expert_key keys[] = {{3, 17}};
+    struct expert_view views[1];
+    struct error e = {0};
+    struct lease *l;
+    uint32_t n;
+    struct timespec later[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = up->file->changed_ns / 1000000000 + 1}};
+    assert_int_equal(utimensat(AT_FDCWD, up->file->path, later, 0), 0);
+    assert_int_equal(begin(t.store, keys, 1, &l, &e), 0);
+    assert_int_equal(store_next(l, NULL, views, 1, &n, &e), -ESTALE);
+    assert_non_null(strstr(e.text, up->file->path));
+    assert_non_null(strstr(e.text, "was changed while it is in use"));
+    assert_non_null(strstr(e.text, "layer 3, expert 17"));
+    store_end(l);
+    store_destroy(t.store);
+    close_copy(&t.f);
+}
+
 /* Damage is named when an expert is read for the first time, costs that lease alone, and never becomes weights. */
 static void test_damaged_expert(void **state)
 {
@@ -524,7 +551,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_store),          cmocka_unit_test(test_leases), cmocka_unit_test(test_any_part_stays), cmocka_unit_test(test_decisions_repeat),
-        cmocka_unit_test(test_two_leases),     cmocka_unit_test(test_hints),  cmocka_unit_test(test_damaged_expert),
+        cmocka_unit_test(test_two_leases),     cmocka_unit_test(test_hints),  cmocka_unit_test(test_damaged_expert), cmocka_unit_test(test_changed_file),
         cmocka_unit_test(test_heat_file),      cmocka_unit_test(test_prompts_move_nobody_out),
         cmocka_unit_test(test_failed_and_late_reads),
     };
