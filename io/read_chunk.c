@@ -61,7 +61,12 @@ int read_chunk_answer(struct read_chunk *c, const struct read_step *s, ssize_t n
         memcpy(to, s->data + s->skip, (size_t)gained);
     }
     c->done += gained;
-    return c->done < c->bytes ? 1 : file_changed(c->file);
+    if (c->done < c->bytes) {
+        return 1;
+    }
+    int changed = file_changed(c->file);
+    c->done = changed < 0 ? 0 : c->done; /* none of it is to be trusted */
+    return changed;
 }
 
 void read_chunk_finish(const struct read_chunk *c)

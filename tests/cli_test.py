@@ -201,7 +201,7 @@ def test_json_of_run():
     assert len(out["tokens"]) == 5 and out["finish_reason"] == "length"
     t = out["timings"]
     assert set(t) == {"test", "prompt_n", "prompt_s", "decode_n", "decode_s", "prompt_tok_s", "decode_tok_s", "bytes_per_token", "read_gb_s",
-                      "ceiling_gb_s", "ceiling_share", "cache", "draft", "prefetch", "prediction", "steps_down"}, set(t)
+                      "ceiling_gb_s", "ceiling_share", "cache", "draft", "drive", "prefetch", "prediction", "steps_down"}, set(t)
     assert t["prompt_n"] == len(out["prompt_tokens"]) and t["decode_n"] == 4
     assert set(t["bytes_per_token"]) == {"vram", "ram", "nvme"} and t["bytes_per_token"]["ram"] > 0
     assert set(t["draft"]) == {"drafted", "accepted"}
