@@ -152,6 +152,15 @@ def test_simulator_counts_what_the_engine_counts():
             assert (found["hits"], found["uses"] - found["hits"], found["admitted"]) == (ram["hits"], ram["misses"], ram["admitted"]), (slots, found, ram)
             nvme = out["timings"]["cache"]["nvme"]
             assert nvme["missed_bytes"] == ram["misses"] * (3 * 64 * 256 + 3 * 2 * 4) and nvme["bytes"] == ram["misses"] * 3 * 64 * 256, nvme
+            plan = cases.sluice_json("plan", "-m", cases.DEMO, "--trace", trace, "--mtp", "off", "--expert-ram", f"{slots}x", "-c", "256", "--json")
+            assert plan["expert_slots"] == slots and abs(plan["hit_ratio"] * found["uses"] - found["hits"]) < 0.01, (plan, found)
+            assert abs(plan["nvme_bytes_per_token"] * 200 - nvme["bytes"]) <= 200, (plan, nvme)
+            memory = cases.sluice_json("run", "-m", cases.DEMO, "--tokens", "5", "-n", "1", "--mtp", "off", "--expert-ram", f"{slots}x", "-c", "256", "--json")["memory"]["purposes"]
+            planned = plan["tiers"]["ram"]["purposes"]
+            exact = [("resident", "resident weights"), ("experts", "experts"), ("scales", "fp8 scales"), ("kv", "kv cache")]
+            assert [planned[x] for x, _ in exact] == [memory[x] for _, x in exact] and memory["work"] <= planned["work"], (planned, memory)
+        run = cases.sluice("plan", "-m", V3, "--trace", trace, "--expert-ram", "1x", status=1)
+        assert b"routing of another model" in run.stderr, run.stderr
 
 
 def test_simulator_with_a_clock_of_its_own():

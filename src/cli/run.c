@@ -126,7 +126,10 @@ static int print_json(const struct run_args *a, const struct sluice_engine *engi
     }
     str_puts(&out, ", \"timings\": ");
     report_timings(&out, engine, timings);
-    str_puts(&out, "}\n");
+    char *memory = sluice_engine_memory_json(engine);
+    str_printf(&out, ", \"memory\": %s}\n", memory != NULL ? memory : "null");
+    out.failed |= memory == NULL;
+    sluice_free(memory);
     int r = out.failed || g->text.failed ? cli_fail(e, SLUICE_FAILED, "out of memory") : SLUICE_OK;
     if (r == SLUICE_OK) {
         fwrite(out.data, 1, out.len, stdout);

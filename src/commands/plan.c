@@ -2,6 +2,7 @@
 /* Owns: `sluice plan`: the plan of a model on this or a recorded machine, without reading a weight. docs/plan.md.
  * Must not know: how sums are made (src/place). */
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,8 @@
 #include "src/commands/arguments.h"
 #include "src/commands/commands.h"
 #include "src/commands/measure.h"
+#include "src/commands/measure_decode.h"
+#include "src/commands/trace_replay.h"
 #include "src/model/bind.h"
 #include "src/model/tokenizer.h"
 #include "src/place/report.h"
@@ -23,13 +26,14 @@
 #include "src/tier/plan_input.h"
 
 static const char help_text[] =
-    "usage: sluice plan -m MODEL [--profile FILE|NAME] [--machine FILE.json] [settings] [--json]\n"
+    "usage: sluice plan -m MODEL [--profile FILE|NAME] [--machine FILE.json] [--trace FILE.csv] [settings] [--json]\n"
     "       sluice plan --record [-m MODEL]\n"
     "\n"
     "Where every byte goes and whether it fits, before a weight is read. Works on files whose tensors are not there yet\n"
     "(`sluice synth --header-only`). --machine plans for a recorded machine; `sluice plan --record` measures this one for\n"
-    "about 2 s, with -m also the drive of the model (a file of 64 MiB or more), and prints it: speeds are predicted from such a file.\n"
+    "about 2 s, with -m also the drive of the model (a file of 64 MiB or more) and its kernels, and prints it: speeds are predicted from such a file.\n"
     "--profile plans for the machine that a profile describes, with its settings; with --machine, its settings on that machine.\n"
+    "--trace says how often experts are found in RAM by a recorded routing of this model (`sluice trace record`) instead of a published curve.\n"
     "--ram lowers the limit of the machine and never raises it.\n"
     "Settings are those of `sluice run`: --ram, -c, -ctk, -ub, -t, --expert-ram, --mtp, ...\n"
     "Exit status: 0 fits, 3 does not fit (the plan is printed all the same), 1 failed, 2 usage.\n"
@@ -43,6 +47,7 @@ static const char help_text[] =
 struct options {
     struct settings settings;
     struct profile *profile; /* NULL: none */
+    const char *trace;       /* file; NULL: none */
     bool json, record, help;
 };
 
@@ -58,6 +63,10 @@ static int parse(int argc, char **argv, struct options *o, struct error *e)
             o->json = true;
         } else if (strcmp(argv[i], "--record") == 0) {
             o->record = true;
+        } else if (strcmp(argv[i], "--trace") == 0 && i + 1 < argc) {
+            o->trace = argv[++i];
+        } else if (strcmp(argv[i], "--trace") == 0) {
+            r = error_set(e, ERROR_USAGE, "--trace needs a value: FILE.csv");
         } else if (index < 0) {
             r = arguments_refuse(argv[i], own, true, e);
         } else if (i + 1 == argc) {
@@ -173,12 +182,27 @@ static int measure_this(const char *model, const volatile int *cancel, struct ma
     return r;
 }
 
+/* The kernels of a model that this build can run. */
+static int measure_kernels(const struct settings *s, const volatile int *cancel, struct machine *m, struct error *e)
+{
+    struct bind_options bind = arguments_bind(s);
+    struct weights *w;
+    bind.allow_header_only = true;
+    int r = weights_open(&bind, &w, e);
+    if (r == 0) {
+        r = measure_decode(w, cancel, m, e);
+        weights_close(w);
+    }
+    return r;
+}
+
 /* A recorded machine without rates is still one: too little memory to measure is told, not fatal. */
-static int record(const char *model, const volatile int *cancel, struct error *e)
+static int record(const struct settings *s, const volatile int *cancel, struct error *e)
 {
     struct machine m;
     struct str out = {0};
-    int r = measure_this(model, cancel, &m, e);
+    int r = measure_this(s->model, cancel, &m, e);
+    r = r == 0 && s->model != NULL ? measure_kernels(s, cancel, &m, e) : r;
     if (r == ERROR_DOES_NOT_FIT) {
         fprintf(stderr, "sluice plan: %s\n", e->text);
         r = 0;
@@ -214,7 +238,7 @@ static int plan_on_nodes(const struct options *o, const struct weights *w, struc
     spread.threads = in->threads;
     spread.tokenizer_bytes = in->tokenizer_bytes;
     spread.nodes = n->bind ? n->parts : 0;
-    spread.hits = profile_hits(o->profile);
+    spread.hits = in->hits;
     int r = plan_make(&spread, ret, e);
     if (r == ERROR_DOES_NOT_FIT && ret->node_short && n->may_fall_back) {
         fprintf(stderr, "sluice plan: the system places the weights: %s\n", e->text);
@@ -224,7 +248,77 @@ static int plan_on_nodes(const struct options *o, const struct weights *w, struc
     return r;
 }
 
-static int plan_model(const struct options *o, const struct weights *w, struct error *e)
+/* Share of uses that find their expert in so many slots, from an empty cache, by the rule that the engine keeps experts by. */
+static int replay_hits(const struct trace *t, uint32_t experts, uint64_t slots, const volatile int *cancel, double *ret, struct error *e)
+{
+    struct replay_counts counts;
+    struct replay_options o = {.experts = experts, .slots = (uint32_t)min_u64(slots, UINT32_MAX), .cancel = cancel};
+    int r = trace_replay(t, trace_policy_find("odds"), &o, &counts, e);
+    *ret = r == 0 && counts.uses > 0 ? (double)counts.hits / (double)counts.uses : 0;
+    return r;
+}
+
+static int check_trace(const struct options *o, const struct trace *t, const struct shape *s, struct error *e)
+{
+    uint32_t layers = 0;
+    for (uint32_t l = 0; l < s->layers; l++) {
+        layers += shape_layer_is_moe(s, l);
+    }
+    if (t->n_layers != layers || t->used != s->experts_used || t->experts > s->experts) {
+        return error_set(e, ERROR_FORMAT, "%s: routing of another model (%u layers, %u of at least %u experts; this one has %u layers, %u of %u): record one with `sluice trace record`", o->trace,
+                         t->n_layers, t->used, t->experts, layers, s->experts_used, s->experts);
+    }
+    return 0;
+}
+
+/* Hits at the slots of a plan and with one GiB more. Experts of the MTP layer, which a trace does not hold, have their share of the slots. */
+static int replay_points(const struct trace *t, const struct shape *s, const struct plan *p, const volatile int *cancel, struct hits *ret, struct error *e)
+{
+    uint64_t slot_bytes = p->bytes[PURPOSE_EXPERTS] / (p->expert_slots + p->staging_slots), main_experts = (uint64_t)t->n_layers * s->experts;
+    const uint64_t slots[HITS_POINTS] = {p->expert_slots, p->expert_slots + (UINT64_C(1) << 30) / max_u64(slot_bytes, 1)};
+    struct hits h = {0};
+    for (uint32_t i = 0; i < HITS_POINTS; i++) {
+        bool inside = slots[i] > 0 && slots[i] < p->experts && (i == 0 || slots[i] > slots[i - 1]);
+        double hit = 0, least = h.n > 0 ? h.point[h.n - 1].hit : 0;
+        int r = inside ? replay_hits(t, s->experts, slots[i] * main_experts / p->experts, cancel, &hit, e) : 0;
+        if (r < 0) {
+            return r;
+        }
+        if (inside) {
+            h.point[h.n].share = (double)slots[i] / (double)p->experts;
+            h.point[h.n++].hit = fmax(hit, least);
+        }
+    }
+    *ret = h;
+    return 0;
+}
+
+static int hits_of_trace(const struct options *o, const struct shape *s, const struct plan *p, const volatile int *cancel, struct hits *ret, struct error *e)
+{
+    struct trace t;
+    int r = trace_read(o->trace, &t, e);
+    if (r < 0) {
+        return r;
+    }
+    r = check_trace(o, &t, s, e);
+    r = r == 0 && p->staging_slots > 0 ? replay_points(&t, s, p, cancel, ret, e) : r;
+    trace_deinit(&t);
+    return r;
+}
+
+/* The slots first, then how often they hit. */
+static int plan_all(const struct options *o, const struct weights *w, struct plan_input *in, struct nodes *n, const volatile int *cancel, struct plan *ret, struct error *e)
+{
+    in->hits = profile_hits(o->profile);
+    int r = plan_on_nodes(o, w, in, n, ret, e);
+    if (o->trace == NULL || r < 0) {
+        return r;
+    }
+    r = hits_of_trace(o, &w->shape, ret, cancel, &in->hits, e);
+    return r < 0 ? r : plan_on_nodes(o, w, in, n, ret, e);
+}
+
+static int plan_model(const struct options *o, const struct weights *w, const volatile int *cancel, struct error *e)
 {
     struct machine m;
     struct nodes nodes;
@@ -237,7 +331,7 @@ static int plan_model(const struct options *o, const struct weights *w, struct e
         return r;
     }
     struct plan_input in = {.machine = &m, .threads = choose_threads(o, &m, &out), .tokenizer_bytes = tokenizer};
-    int verdict = plan_on_nodes(o, w, &in, &nodes, &p, e);
+    int verdict = plan_all(o, w, &in, &nodes, cancel, &p, e);
     if (verdict < 0 && verdict != ERROR_DOES_NOT_FIT) { /* a setting is wrong: there is no plan */
         str_deinit(&out);
         return verdict;
@@ -268,7 +362,7 @@ static void tell_mirrors(const struct container *c)
     }
 }
 
-static int open_and_plan(struct options *o, struct error *e)
+static int open_and_plan(struct options *o, const volatile int *cancel, struct error *e)
 {
     int r = open_profile(o, e);
     if (r < 0) {
@@ -281,7 +375,7 @@ static int open_and_plan(struct options *o, struct error *e)
     r = weights_open(&bind, &w, e);
     if (r == 0) {
         tell_mirrors(w->containers[0]);
-        r = plan_model(o, w, e);
+        r = plan_model(o, w, cancel, e);
         weights_close(w);
     }
     return r;
@@ -294,7 +388,7 @@ int command_plan(int argc, char **argv, const volatile int *cancel)
     int r = settings_init(&o.settings, &e);
     r = r < 0 ? r : parse(argc, argv, &o, &e);
     if (r == 0) {
-        r = o.help ? (fputs(help_text, stdout), 0) : o.record ? record(o.settings.model, cancel, &e) : open_and_plan(&o, &e);
+        r = o.help ? (fputs(help_text, stdout), 0) : o.record ? record(&o.settings, cancel, &e) : open_and_plan(&o, cancel, &e);
     }
     settings_deinit(&o.settings);
     free(o.profile);

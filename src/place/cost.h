@@ -15,6 +15,7 @@ const char *cost_part_name(enum cost_part p); /* "attention", "dense ffn", ... *
 /* Of the main layers. COST_ROUTED counts all experts of all layers: a token meets experts_used / experts of it. */
 struct cost {
     double bytes[COST_PARTS];       /* of weights, FP8 scales included */
+    double routed_scales;           /* of bytes[COST_ROUTED]: FP8 scales, which no drive brings later */
     double int8_weights[COST_PARTS]; /* weights in integer blocks: met by int8 activations */
     double float_weights[COST_PARTS]; /* the others */
     uint32_t experts, experts_used; /* 0: no routed ones */

@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns: which share of the uses of routed experts finds theirs in a cache that holds a given share of them: a published curve, or
- * that curve bent through a measured point. Must not know: bytes, time. */
+/* Owns: which share of the uses of routed experts finds theirs in a cache that holds a given share of them: a published curve,
+ * that curve bent through a measured point, or measured points. Must not know: bytes, time. */
 #ifndef SLUICE_PLACE_HITS_H
 #define SLUICE_PLACE_HITS_H
 
-/* The curve's misses to this power; 0 stands for 1: as published. */
+#include <stdint.h>
+
+enum { HITS_POINTS = 2 };
+
 struct hits {
-    double bend;
+    uint32_t n;    /* measured points; 0: the published curve */
+    double bend;   /* its misses to this power; 0 stands for 1: as published */
+    struct {
+        double share, hit;
+    } point[HITS_POINTS]; /* [n] by rising share, in (0, 1); straight lines between, from (0, 0) to (1, 1) */
 };
 
 /* Through one measurement: shares in (0, 1). */

@@ -44,6 +44,7 @@ static const struct field {
     {"thread_fma_gop_s", FIELD_REAL, offsetof(struct machine, thread_fma_gop_s)},
     {"thread_bf16_gop_s", FIELD_REAL, offsetof(struct machine, thread_bf16_gop_s)},
     {"thread_int8_gop_s", FIELD_REAL, offsetof(struct machine, thread_int8_gop_s)},
+    {"decode_read_gb_s", FIELD_REAL, offsetof(struct machine, decode_read_gb_s)},
     {"nvme_read_gb_s", FIELD_REAL, offsetof(struct machine, nvme_read_gb_s)},
     {"nvme_depth", FIELD_COUNT, offsetof(struct machine, nvme_depth)},
     {"nvme_chunk", FIELD_SIZE, offsetof(struct machine, nvme_chunk)},

@@ -34,6 +34,7 @@ struct machine {
     uint32_t nodes_measured;
     double fma_gop_s, bf16_gop_s, int8_gop_s;
     double thread_fma_gop_s, thread_bf16_gop_s, thread_int8_gop_s;
+    double decode_read_gb_s;              /* weights of one model through the kernels of a single row, by all */
     double nvme_read_gb_s;
     uint32_t nvme_depth;                  /* reads in flight, and bytes of each, that are enough for it */
     uint64_t nvme_chunk;

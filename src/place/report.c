@@ -80,6 +80,10 @@ static void speed_text(const struct plan *p, struct str *out)
     } else {
         str_printf(out, "decode at best     %.2f tokens/s\n", v->decode_tok_s);
     }
+    if (v->decode_tok_s > 0) {
+        str_printf(out, "decode expected    %.2f tokens/s%s%s\n", v->expected_tok_s, streams ? " where nothing is read ahead" : "",
+                   v->kernels_known ? "" : "; kernels are taken to read as fast as RAM");
+    }
     if (v->prefill_tok_s > 0) {
         str_printf(out, "prefill at best    %.1f tokens/s\n", v->prefill_tok_s);
     }
@@ -162,8 +166,8 @@ void report_json(const struct plan *p, const struct shape *s, const struct profi
                p->context, p->context_max, (unsigned long long)p->kv_token_bytes, (unsigned long long)v->ram_bytes);
     str_printf(out, "  \"nvme_bytes_per_token\": %llu,\n  \"experts\": %llu,\n  \"staging_slots\": %llu,\n", (unsigned long long)v->nvme_bytes,
                (unsigned long long)p->experts, (unsigned long long)p->staging_slots);
-    str_printf(out, "  \"expert_slots\": %llu,\n  \"hit_ratio\": %.6g,\n  \"decode_tok_s\": %.6g,\n  \"decode_serial_tok_s\": %.6g,\n",
-               (unsigned long long)p->expert_slots, v->hit_ratio, v->decode_tok_s, v->serial_tok_s);
+    str_printf(out, "  \"expert_slots\": %llu,\n  \"hit_ratio\": %.6g,\n  \"decode_tok_s\": %.6g,\n  \"decode_expected_tok_s\": %.6g,\n  \"decode_serial_tok_s\": %.6g,\n",
+               (unsigned long long)p->expert_slots, v->hit_ratio, v->decode_tok_s, v->expected_tok_s, v->serial_tok_s);
     str_printf(out, "  \"prefill_tok_s\": %.6g,\n  \"more\": {\"ram_gib_tok_s\": %.6g, \"nvme_gb_s_tok_s\": %.6g},\n  \"binding\": ", v->prefill_tok_s,
                v->more_ram_tok_s, v->more_nvme_tok_s);
     str_json(out, p->binding_text, strlen(p->binding_text));

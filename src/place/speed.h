@@ -4,6 +4,7 @@
 #ifndef SLUICE_PLACE_SPEED_H
 #define SLUICE_PLACE_SPEED_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct plan_input;
@@ -15,7 +16,9 @@ struct speed {
     double hit_ratio;     /* expected share of experts that are in RAM when they are used; 1 without experts */
     double ram_s, nvme_s; /* the first with what the drive writes into RAM */
     double decode_tok_s;  /* both at the same time */
-    double serial_tok_s;  /* one after the other: nothing is read ahead */
+    double expected_tok_s; /* nothing is read ahead: a layer's experts are computed while others are read, all else waits */
+    bool kernels_known;   /* expected_tok_s goes by the measured rate of kernels, not by that of RAM */
+    double serial_tok_s;  /* one after the other */
     double prefill_tok_s;
     double more_ram_tok_s, more_nvme_tok_s; /* added to decode_tok_s by one GiB of RAM for experts, by 1 GB/s of the drive */
     char binding[96];     /* "decode: drive reads of 1.46 GiB per token at 12.8 GB/s" */

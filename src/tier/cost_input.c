@@ -41,7 +41,9 @@ static void add(struct cost *c, enum cost_part part, const struct weight_ref *re
     const struct weight_format_info *info = weight_format_info(ref->format);
     c->bytes[part] += (double)ref->bytes;
     if (ref->scale != NULL) {
-        c->bytes[part] += (double)(ceil_div_u64(ref->rows, FORMAT_SCALE_BLOCK) * ceil_div_u64(ref->cols, FORMAT_SCALE_BLOCK) * sizeof(float));
+        double scales = (double)(ceil_div_u64(ref->rows, FORMAT_SCALE_BLOCK) * ceil_div_u64(ref->cols, FORMAT_SCALE_BLOCK) * sizeof(float));
+        c->bytes[part] += scales;
+        c->routed_scales += part == COST_ROUTED ? scales : 0;
     }
     double *weights = floats || info == NULL || info->act_block == 0 ? c->float_weights : c->int8_weights;
     weights[part] += n;

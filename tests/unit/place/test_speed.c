@@ -50,6 +50,20 @@ static void test_hits_go_through_what_was_measured(void **state)
     assert_true(hits_ratio(&edge, 0.5) <= 1 && hits_ratio(&edge, 0) == 0);
 }
 
+static void test_hits_follow_measured_points(void **state)
+{
+    (void)state;
+    const struct hits even = {.n = 1, .point = {{0.25, 0.25}}}, two = {.n = 2, .point = {{0.2, 0.5}, {0.4, 0.6}}};
+    for (int i = 0; i <= 20; i++) {
+        assert_true(fabs(hits_ratio(&even, 0.05 * i) - 0.05 * i) < 1e-12);
+    }
+    assert_near(hits_ratio(&two, 0.1), 0.25, 1e-12);
+    assert_near(hits_ratio(&two, 0.2), 0.5, 1e-12);
+    assert_near(hits_ratio(&two, 0.3), 0.55, 1e-12);
+    assert_near(hits_ratio(&two, 0.7), 0.8, 1e-12);
+    assert_true(hits_ratio(&two, 0) == 0 && hits_ratio(&two, 1) == 1 && hits_ratio(&two, 2) == 1);
+}
+
 /* 58 layers x 8 experts x 24,772,608 bytes = 11.494 GB of experts per token; dense weights as the specification has them. */
 #define ROUTED 11494490112.0
 #define DENSE ((double)(V3_RESIDENT - V3_TABLE_Q4_K))
@@ -104,6 +118,26 @@ static void test_the_drive_binds_a_laptop(void **state)
     assert_non_null(strstr(v.binding, "RAM reads"));
 }
 
+/* What is expected goes by the rate of the kernels: dense weights first, then 8 experts a layer beside the drive, the last one after it. */
+static void test_what_is_expected_without_reading_ahead(void **state)
+{
+    (void)state;
+    struct shape s = v3_shape();
+    struct machine m = {.ram_read_gb_s = 100, .nvme_read_gb_s = 6.8, .decode_read_gb_s = 80};
+    struct plan_input in = v3_input(&s, &m);
+    struct speed v;
+    in.hits = (struct hits){.n = 1, .point = {{0.5, 0.5}}};
+    speed_of(&in, V3_EXPERTS, V3_EXPERTS / 2, &v);
+    assert_near(1 / v.expected_tok_s, DENSE / 80e9 + ROUTED / 2 / 6.8e9 + ROUTED / 8 / 80e9 * (1 - pow(0.5, 8)), 1e-6);
+    assert_true(v.kernels_known && v.expected_tok_s < v.decode_tok_s);
+    m.nvme_read_gb_s = 1000; /* the drive is done before the kernels are */
+    speed_of(&in, V3_EXPERTS, V3_EXPERTS / 2, &v);
+    assert_near(v.expected_tok_s, 80e9 / (DENSE + ROUTED), 1e-6);
+    m.decode_read_gb_s = 0;
+    speed_of(&in, V3_EXPERTS, V3_EXPERTS, &v);
+    assert_true(!v.kernels_known && v.expected_tok_s == v.decode_tok_s);
+}
+
 static void test_unknown_rates_and_models_without_experts(void **state)
 {
     (void)state;
@@ -147,6 +181,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hits_rise_and_meet_the_published_points), cmocka_unit_test(test_hits_go_through_what_was_measured),
+        cmocka_unit_test(test_hits_follow_measured_points),             cmocka_unit_test(test_what_is_expected_without_reading_ahead),
         cmocka_unit_test(test_all_in_ram_is_read_at_the_rate_of_ram),   cmocka_unit_test(test_the_drive_binds_a_laptop),
         cmocka_unit_test(test_unknown_rates_and_models_without_experts), cmocka_unit_test(test_prompts_wait_for_the_drive),
     };
