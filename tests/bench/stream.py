@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Experts that are read while they are used, measured: writes a V3 slice, runs it in little memory and prints Markdown tables for docs/performance.md.
+"""Experts that are read while they are used, measured: prints Markdown tables for docs/performance.md.
 
     tests/bench/stream.py build/sluice [PART ...] [--dir FOLDER] [--model FILE] [--samples N] [--ram SIZE]
 
-Parts: drive (the rate while a token waits, beside fio on the same file), prefetch (reading ahead on and off, in pairs ABBA),
-budgets (the plan's bytes and speed against what was measured). Default: all. Needs 15 GB of disk unless --model names a slice,
-and fio for the first part. Nothing else should run.
+Parts: drive (the rate while a token waits, beside fio on the same file), budgets (the plan's bytes and speed against what was
+measured), both on a V3 slice of random weights, 15 GB that are written unless --model names one; pairs (reading ahead and drafts
+against off, in pairs ABBA, on the demo model: pairs.py says how). Default: all. The first part needs fio. Nothing else should run.
 """
 import argparse
 import json
@@ -15,23 +15,23 @@ import re
 import shutil
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 
+import pairs
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SLICE = ("--shape", "v3", "--dense", "1", "--moe", "2", "--type", "q4_k", "--attn-type", "q8_0")
+
+SAMPLING = ("--temp", "1", "--seed", "1")
+PURPOSES = {"resident": "resident weights", "experts": "experts", "scales": "fp8 scales", "kv": "kv cache"}  # plan's key: the engine's name
 
 
 def table(head, rows):
     print("\n| " + " | ".join(head) + " |\n|" + " --- |" * len(head), flush=True)
     for row in rows:
         print("| " + " | ".join(str(x) for x in row) + " |", flush=True)
-
-
-def median_interval(values):
-    """Median, and the 95 % interval of it by order statistics."""
-    v, n = sorted(values), len(values)
-    k = max(0, int(n / 2 - 0.98 * n**0.5))
-    return statistics.median(v), v[k], v[n - 1 - k]
 
 
 class Stream:
@@ -62,6 +62,12 @@ class Stream:
         out["reading_s"] = sum(reading.values())
         return out
 
+    def output(self, *args):
+        run = subprocess.run([self.a.binary, *args], capture_output=True, text=True)
+        if run.returncode != 0:
+            sys.exit(f"exit status {run.returncode}: {' '.join(args)}\n{run.stderr}")
+        return run.stdout
+
     def fio(self, seconds=5):
         """GB/s, and processor seconds per GB."""
         out = subprocess.run(["fio", "--name=x", f"--filename={self.model}", "--rw=randread", "--bs=1M", "--iodepth=32", "--ioengine=io_uring", "--direct=1", "--readonly",
@@ -85,39 +91,50 @@ def part_drive(s):
     table(("tokens/s", "GB/token", "GB/s while waiting", "fio, GB/s", "share", "time with a wait", "reading threads, s/GB", "fio, s/GB"), rows)
 
 
-def part_prefetch(s):
-    print("\n### Reading ahead: on against off, pairs in the order ABBA")
-    ratios, demand = [], []
-    for i in range(s.a.pairs):
-        order = ("off", "on") if i % 2 == 0 else ("on", "off")
-        got = {mode: s.decode("--prefetch", mode, tokens=12) for mode in order}
-        ratios.append(got["on"]["decode_s"] / got["off"]["decode_s"])
-        demand.append(got["on"]["cache"]["nvme"]["bytes"] / got["off"]["cache"]["nvme"]["bytes"])
-    rows = [(name, *(f"{x:.3f}" for x in median_interval(v))) for name, v in (("seconds, on / off", ratios), ("bytes read, on / off", demand))]
-    table((f"{s.a.pairs} pairs", "median", "95 % from", "to"), rows)
+def recorded(s, folder):
+    """This machine as `plan --record` sees it, with the drive no faster than --io-limit will let it be, and the routing of the tokens that are decoded below."""
+    machine, limit, tokens, trace = json.loads(s.output("plan", "--record", "-m", s.model)), s.a.io_limit, os.path.join(folder, "tokens.json"), os.path.join(folder, "trace.csv")
+    measured = machine["nvme_read_gb_s"]
+    machine["nvme_read_gb_s"] = min(measured, limit / 1e9) if measured > 0 else limit / 1e9
+    path = os.path.join(folder, "machine.json")
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump(machine, f)
+    answer = json.loads(s.output("run", "-m", s.model, "--tokens", "1", "-n", str(s.a.budget_tokens), "--ignore-eos", *SAMPLING, "--json", "--mtp", "off"))
+    with open(tokens, "w", encoding="utf-8") as f:
+        json.dump([1, *answer["tokens"][:-1]], f)
+    s.output("trace", "record", "-m", s.model, "--tokens-file", tokens, "--mtp", "off", "-ub", "8", "-o", trace)
+    print(f"\nMachine: memory {machine['ram_read_gb_s']:.1f} GB/s, this model's kernels {machine['decode_read_gb_s']:.1f}, drive {measured:.2f}, --io-limit {limit / 1e9:.2f}.")
+    return path, trace
+
+
+def budget(s, share, machine, trace):
+    """One row: the plan, and the medians of the runs that follow it."""
+    setting = ("--mtp", "off", "--expert-ram", share, "-c", "512")
+    plan = json.loads(s.output("plan", "-m", s.model, "--machine", machine, "--trace", trace, *setting, "--json"))
+    runs = [json.loads(s.output("run", "-m", s.model, *setting, "--prefetch", "off", "--io-limit", str(s.a.io_limit), "--tokens", "1", "-n", str(s.a.budget_tokens), "--ignore-eos",
+                                *SAMPLING, "--json")) for _ in range(s.a.samples)]
+    planned, buffers = plan["tiers"]["ram"]["purposes"], runs[0]["memory"]["purposes"]
+    t = [r["timings"] for r in runs]
+    per = statistics.median(x["cache"]["nvme"]["bytes"] / (x["prompt_n"] + x["decode_n"]) for x in t)
+    speed, expected = statistics.median(x["decode_tok_s"] for x in t), plan["decode_expected_tok_s"]
+    different = [key for key, name in PURPOSES.items() if planned[key] != buffers[name]] + ["work"] * (buffers["work"] > planned["work"])  # the plan counts a second step
+    return (share, f"{planned['experts']:,}", f"{buffers['experts']:,}", ", ".join(different) or "none", f"{plan['nvme_bytes_per_token']:,}", f"{per:,.0f}",
+            f"{plan['decode_tok_s']:.2f}", f"{expected:.2f}", f"{speed:.2f}", f"{100 * (speed / expected - 1):+.0f} %")
 
 
 def part_budgets(s):
-    print("\n### The plan against what was measured")
-    with tempfile.TemporaryDirectory() as folder:
-        machine = os.path.join(folder, "machine.json")
-        with open(machine, "wb") as f:
-            f.write(subprocess.run([s.a.binary, "plan", "--record", "-m", s.model], check=True, capture_output=True).stdout)
-        rows = []
-        for share in ("2%", "10%", "25%", "50%", "75%"):
-            flags = ("--expert-ram", share, "--prefetch", "off")
-            plan = json.loads(subprocess.run([s.a.binary, "plan", "-m", s.model, "--machine", machine, "--expert-ram", share, "--mtp", "off", "--json"],
-                                             check=True, capture_output=True).stdout)
-            s.a.ram, ram = "22G", s.a.ram
-            t = s.decode(*flags, tokens=2 * s.a.tokens)
-            s.a.ram = ram
-            per = t["cache"]["nvme"]["bytes"] / (t["prompt_n"] + t["decode_n"])
-            rows.append((share, f"{plan['nvme_bytes_per_token'] / 1e9:.3f}", f"{per / 1e9:.3f}", f"{plan['decode_tok_s']:.2f}", f"{t['decode_tok_s']:.2f}",
-                         f"{t['decode_tok_s'] / plan['decode_tok_s'] if plan['decode_tok_s'] else 0:.2f}"))
-    table(("experts in RAM", "GB/token, plan", "measured", "tokens/s, plan", "measured", "measured / plan"), rows)
+    print(f"\n### The plan against what was measured: {s.a.budget_tokens} tokens from an empty cache, {s.a.samples} runs each")
+    with tempfile.TemporaryDirectory(dir=s.a.dir) as folder:
+        machine, trace = recorded(s, folder)
+        rows = [budget(s, share, machine, trace) for share in s.a.budgets]
+        table(("experts in RAM", "their bytes, plan", "engine", "purposes that differ", "bytes/token from the drive, plan", "measured", "tokens/s at best", "expected", "measured", "off"), rows)
 
 
-PARTS = {"drive": part_drive, "prefetch": part_prefetch, "budgets": part_budgets}
+def part_pairs(s):
+    pairs.part_pairs(s.a, table)
+
+
+PARTS = {"drive": part_drive, "budgets": part_budgets, "pairs": part_pairs}
 
 
 def main():
@@ -127,17 +144,25 @@ def main():
     ap.add_argument("--dir", default=".")
     ap.add_argument("--model")
     ap.add_argument("--samples", type=int, default=3)
-    ap.add_argument("--pairs", type=int, default=20)
     ap.add_argument("--tokens", type=int, default=24)
     ap.add_argument("--ram", default="4G")
+    ap.add_argument("--budgets", nargs="+", default=["0%", "10%", "25%", "50%", "100%"])
+    ap.add_argument("--budget-tokens", type=int, default=64)
+    ap.add_argument("--io-limit", type=int, default=1000000000, help="bytes per second of the drive in the part budgets: one that is known, and below what the drive can")
+    ap.add_argument("--pairs", type=int, default=20)
+    ap.add_argument("--pairs-model", default=os.path.join(ROOT, "models/demo"), metavar="MODEL")
+    ap.add_argument("--pairs-tokens", type=int, default=256)
+    ap.add_argument("--features", nargs="+", default=list(pairs.FEATURES), choices=list(pairs.FEATURES))
+    ap.add_argument("--arms", nargs="+", default=["auto", "on"], choices=["auto", "on"], help="what is compared with off")
+    ap.add_argument("--out", default="pairs.jsonl", help="runs of the pairs; a call that finds the file goes on behind its last line")
     a = ap.parse_args()
     if set(a.parts) - set(PARTS):
         ap.error(f"parts are {', '.join(PARTS)}")
     if "drive" in a.parts and not shutil.which("fio"):
         ap.error("the part drive needs fio")
-    folder = None if a.model else tempfile.mkdtemp(dir=a.dir)
+    folder = None if a.model or a.parts == ["pairs"] else tempfile.mkdtemp(dir=a.dir)
     try:
-        model = a.model or os.path.join(folder, "slice.gguf")
+        model = a.model or os.path.join(folder or ".", "slice.gguf")
         if folder:
             subprocess.run([a.binary, "synth", *SLICE, "-o", model], check=True)
         for part in a.parts:
