@@ -3,7 +3,8 @@
 
 A case is a feature (prefetch, mtp; the other one is off), a start (cold: no popularity is known; warm: a heat file from a run with another text) and
 what binds (drive: a quarter of the experts in RAM, and --io-limit makes reading take four times as long as computing; compute: three quarters, no limit). A round runs the arms off, auto, on, the next
-one on, auto, off: each arm meets `off` in the order ABBA. All runs of a case give the same tokens. Every run is a line of FILE.jsonl; a call that
+one on, auto, off: each arm meets `off` in the order ABBA. All runs of a case give the same tokens and
+have room for the same number of experts in RAM: with drafts those of the MTP layer are among them. Every run is a line of FILE.jsonl; a call that
 finds some of them goes on behind the last.
 """
 import itertools
@@ -17,7 +18,7 @@ import tempfile
 import time
 
 FEATURES = {"prefetch": ("off", "auto", "on"), "mtp": ("off", "auto", "on")}
-STARTS, BOUNDS = ("cold", "warm"), {"drive": "25%", "compute": "75%"}  # and the experts in RAM
+STARTS, BOUNDS = ("cold", "warm"), {"drive": "25%", "compute": "75%"}  # and the experts in RAM, of those of the main layers
 DRIVE_SHARE = 4  # drive-bound: reading takes so many times as long as computing
 SECONDS_BOUND, WORK_BOUND = 1.03, 1.01  # the upper end of the interval for seconds; the median for demand bytes and processor time
 MEASURES = ("seconds", "demand", "processor", "read")
@@ -36,10 +37,15 @@ class Pairs:
         self.folder = tempfile.mkdtemp(dir=a.dir)
         self.began, self.done_here = time.monotonic(), 0
         self.head = {"model": self.model, "tokens": a.pairs_tokens, "build": os.stat(a.binary).st_mtime_ns}
+        self.slots = {bound: self.slots_of(share) for bound, share in BOUNDS.items()}
         self.runs, self.limits, self.load = {}, {}, {}  # load: processor seconds of a process that gives one token
         self.resume()
 
     # ---- one run ----
+
+    def slots_of(self, share):
+        plan = subprocess.run([self.a.binary, "plan", "-m", self.model, "--mtp", "off", "--expert-ram", share, "--json"], check=True, capture_output=True).stdout
+        return f"{json.loads(plan)['expert_slots']}x"
 
     def heat_of(self, flags):
         """A run with drafts counts the experts of the MTP layer, too."""
@@ -53,10 +59,10 @@ class Pairs:
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
             os.close(fd)
 
-    def run(self, start, *flags, n=None, expert_ram=BOUNDS["drive"], text="The ship came into the harbour, and"):
+    def run(self, start, *flags, n=None, expert_ram=None, text="The ship came into the harbour, and"):
         """Timings of an answer, with the seconds of prompt and answer, and processor seconds of the process, loading included."""
         command = [self.a.binary, "run", "-m", self.model, "--raw", "-p", text, "-n", str(n or self.a.pairs_tokens), "--ignore-eos", "--temp", "0.8", "--seed", "1", "--json",
-                   "--expert-ram", expert_ram, *flags]
+                   "--expert-ram", expert_ram or self.slots["drive"], *flags]
         if start == "warm":
             heat = self.heat_of(flags)
             shutil.copy(heat, heat + ".now")
@@ -133,7 +139,7 @@ class Pairs:
         for arm in arms if i % 2 == 0 else reversed(arms):
             key = (*case, arm, i)
             if key not in self.runs:
-                r = self.run(start, *self.flags(feature, start, bound, arm), expert_ram=BOUNDS[bound])
+                r = self.run(start, *self.flags(feature, start, bound, arm), expert_ram=self.slots[bound])
                 r["processor"] -= self.load[(feature, arm)]
                 self.append({"key": key, **r})
                 self.done_here += 1
