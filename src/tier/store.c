@@ -58,6 +58,9 @@ static int take_arrivals(struct store *s, int timeout_ms, uint16_t layer, struct
             }
             x->state = ABSENT;
             s->spare[s->n_spare++] = x->slot;
+            if (x->predicted) { /* it holds no slot any more */
+                store_drop_hint(s, a.key);
+            }
         }
         store_let_go(s, a.key);
     }

@@ -37,15 +37,22 @@ void store_expire_hints(struct store *s, bool all)
     }
 }
 
-void store_claim_hint(struct store *s, struct expert_key key)
+static uint32_t find_prediction(const struct store *s, struct expert_key key)
 {
     uint32_t i = 0;
     while (s->predicted[i].layer != key.layer || s->predicted[i].expert != key.expert) {
         i++;
     }
-    counter_add(expert_of(s, key)->state == READY ? s->useful : s->late, 1);
-    forget_prediction(s, i, false);
+    return i;
 }
+
+void store_claim_hint(struct store *s, struct expert_key key)
+{
+    counter_add(expert_of(s, key)->state == READY ? s->useful : s->late, 1);
+    forget_prediction(s, find_prediction(s, key), false);
+}
+
+void store_drop_hint(struct store *s, struct expert_key key) { forget_prediction(s, find_prediction(s, key), true); }
 
 /* Reads on what was hinted, into slots that nobody waits for. */
 void store_read_hinted(struct store *s)

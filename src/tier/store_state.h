@@ -98,4 +98,7 @@ void store_read_warm(struct store *s);   /* behind everything else, what stays b
 void store_expire_hints(struct store *s, bool all); /* gives up those whose visit is past, or all, for the slots */
 void store_claim_hint(struct store *s, struct expert_key key); /* a lease asks for an expert that was predicted */
 
+/* store_ahead.c: the read of an expert that a hint has claimed has failed; its slot is spare again. */
+void store_drop_hint(struct store *s, struct expert_key key);
+
 #endif

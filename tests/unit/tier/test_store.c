@@ -547,13 +547,37 @@ static void test_failed_and_late_reads(void **state)
     close_model(&t.f);
 }
 
+/* A hinted read that fails gives up its claim, however often the hint comes again before its visit is past. */
+static void test_hints_that_fail(void **state)
+{
+    (void)state;
+    struct streaming t = {0};
+    open_model(&t.f, DEMO);
+    const struct weight_ref *down = &t.f.weights->layers[2].experts[10].down;
+    const struct faulty_rule rules[] = {{FAULTY_FAIL, .file = down->file, .at = down->offset + 9, .status = -EIO}};
+    struct reader *r;
+    struct lease *l;
+    assert_int_equal(reader_faulty_create(&(struct reader_options){.depth = REQUESTS, .requests = REQUESTS}, rules, 1, &r, NULL), 0);
+    open_store_with(&t, r, 5, 4, 1);
+    assert_int_equal(begin(t.store, &(struct expert_key){1, 3}, 1, &l, NULL), 0);
+    drain(&t, l, 1, 1);
+    for (int i = 0; i < 1000; i++) { /* far more than there are slots */
+        store_hint(t.store, &(struct prediction){{2, 10}, 0.9f, 1}, 1);
+    }
+    assert_in_range(count(&t, "prefetch.wasted"), 999, 1000); /* the last one may not have come yet */
+    assert_int_equal(begin(t.store, &(struct expert_key){2, 11}, 1, &l, NULL), 0);
+    drain(&t, l, 1, 1);
+    store_destroy(t.store);
+    close_model(&t.f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_store),          cmocka_unit_test(test_leases), cmocka_unit_test(test_any_part_stays), cmocka_unit_test(test_decisions_repeat),
         cmocka_unit_test(test_two_leases),     cmocka_unit_test(test_hints),  cmocka_unit_test(test_damaged_expert), cmocka_unit_test(test_changed_file),
         cmocka_unit_test(test_heat_file),      cmocka_unit_test(test_prompts_move_nobody_out),
-        cmocka_unit_test(test_failed_and_late_reads),
+        cmocka_unit_test(test_failed_and_late_reads), cmocka_unit_test(test_hints_that_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
