@@ -9,11 +9,12 @@
 #include "src/run/finite.h"
 #include "src/run/product.h"
 
+static const uint32_t NOTHING = UINT32_MAX; /* layer 0 may have experts */
+
 enum {
     NEXT = 64,         /* experts of the next layer of a prompt, in the order of the file */
     TRY = 8,           /* tokens each way before the cheaper one is taken */
     TRY_AGAIN = 64,    /* tokens after which the other way gets one */
-    PAUSE_NS = 2000000000, /* a gap between tokens that is no token: a prompt, a user who thinks */
 };
 
 static const double
@@ -67,7 +68,7 @@ struct prefetch {
     float *chance;               /* [experts] of the next layer's, by all rows */
     bool *named, *used;          /* [experts] worth a read for named_layer; chosen by it */
     struct prediction *hints;    /* [max(experts, NEXT)] */
-    uint32_t named_layer;        /* 0: nothing */
+    uint32_t named_layer;        /* NOTHING, or whose experts are named */
     struct prefetch_governor governor;
     bool hinting;                /* this token */
     uint64_t token_ns;           /* when this token came to the first layer; 0: it is none to measure */
@@ -164,15 +165,11 @@ static uint64_t count_of(const struct engine *g, const char *name) { return coun
 /* Experts that were not in RAM before they were asked for, whether or not a hint brought them in time. */
 static uint64_t experts_read(const struct engine *g) { return count_of(g, "expert.ram.misses") + count_of(g, "prefetch.useful"); }
 
-/* A step comes to the first layer: the one before is measured, if both have no rows of prompts, and how this one goes is chosen. */
+/* A step comes to the first layer: how it goes is chosen, and it is measured if it has no rows of prompts. */
 static void begin_token(struct prefetch *p, bool decodes)
 {
-    uint64_t now = clock_now_ns(&p->engine->clock), experts = experts_read(p->engine);
-    if (p->token_ns != 0 && decodes && now - p->token_ns < PAUSE_NS) {
-        prefetch_governor_token(&p->governor, p->hinting, 1e-9 * (double)(now - p->token_ns), experts - p->before);
-    }
-    p->token_ns = decodes ? now : 0;
-    p->before = experts;
+    p->token_ns = decodes ? clock_now_ns(&p->engine->clock) : 0;
+    p->before = experts_read(p->engine);
     p->hinting = p->mode == PREFETCH_ON || (p->mode == PREFETCH_AUTO && prefetch_governor_choose(&p->governor));
 }
 
@@ -250,7 +247,7 @@ static void compare(struct prefetch *p, const struct span *span)
     }
     counter_add(p->count_named, named);
     counter_add(p->count_right, right);
-    p->named_layer = 0;
+    p->named_layer = NOTHING;
 }
 
 /* ---- places of the token loop ---- */
@@ -261,7 +258,7 @@ void prefetch_step(struct prefetch *p, const struct batch *b, const int32_t *tok
         return;
     }
     begin_token(p, b->n_spans == 1 && !b->spans[0].bulk);
-    p->named_layer = 0;
+    p->named_layer = NOTHING;
     p->step = b;
     if (p->expect == NULL) {
         return;
@@ -319,13 +316,23 @@ int prefetch_layer(struct prefetch *p, const struct batch *b, const struct span 
     return 0;
 }
 
+void prefetch_done(struct prefetch *p, const struct batch *b)
+{
+    if (p == NULL || b != p->step || p->token_ns == 0) {
+        return;
+    }
+    double seconds = 1e-9 * (double)(clock_now_ns(&p->engine->clock) - p->token_ns);
+    prefetch_governor_token(&p->governor, p->hinting, seconds, experts_read(p->engine) - p->before);
+    p->token_ns = 0;
+}
+
 void prefetch_next(struct prefetch *p, uint32_t layer, uint32_t used)
 {
     if (p == NULL || p->mode == PREFETCH_GHOST || !has_experts(p, layer + 1)) {
         return;
     }
     uint32_t experts = p->engine->shape->experts, n = min_u32(experts, NEXT);
-    p->named_layer = 0;
+    p->named_layer = NOTHING;
     for (uint32_t x = 0; x < n; x++) {
         p->hints[x] = (struct prediction){{(uint16_t)(layer + 1), (uint16_t)x}, (float)used / (float)experts, 1};
     }

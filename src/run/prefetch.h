@@ -45,6 +45,9 @@ void prefetch_routed(struct prefetch *p, const struct batch *b, uint32_t layer);
  * begun. */
 int prefetch_layer(struct prefetch *p, const struct batch *b, const struct span *span, uint32_t layer, struct error *e);
 
+/* The step whose rows came to the first layer last has left the last one: what it took is known. */
+void prefetch_done(struct prefetch *p, const struct batch *b);
+
 /* The last experts of a layer of a prompt chunk, which used `used` of them, are about to be computed. A long chunk uses nearly all
  * experts of every layer: the first of the next one are read meanwhile. */
 void prefetch_next(struct prefetch *p, uint32_t layer, uint32_t used);

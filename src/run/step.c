@@ -369,6 +369,7 @@ static int next_layer(struct step *s, struct error *e)
     r = r < 0 ? r : block_run(g, &s->main, layer, e);
     if (r == 0 && layer + 1 == g->shape->layers) {
         head_normalise(g, s->x, s->main.n, g->resident->final_norm, s->state);
+        prefetch_done(g->prefetch, &s->main);
     }
     return r;
 }
