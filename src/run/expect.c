@@ -123,6 +123,9 @@ void expect_step(struct expect *x, const struct batch *b, const int32_t *tokens)
         predict_token(x->predict, x->done, s->tokens[x->done]);
     }
     x->end = first + x->n;
+    for (uint32_t i = 0; i < x->n; i++) {
+        predict_again(x->predict, first + i);
+    }
     memcpy(x->tokens, tokens, x->n * sizeof(*tokens));
 }
 

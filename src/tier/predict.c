@@ -216,6 +216,13 @@ void predict_draft(struct predict *p, uint32_t position, int32_t token, float ch
     s->draft_chance = chance;
 }
 
+void predict_again(struct predict *p, uint32_t position)
+{
+    struct slot *s = slot_of(p, position);
+    memset(s->routed, 0, p->o.layers * sizeof(*s->routed));
+    memset(s->known + (size_t)PREDICT_GATE_TWO * p->o.layers, 0, (PREDICTORS - PREDICT_GATE_TWO) * (size_t)p->o.layers * sizeof(*s->known));
+}
+
 void predict_scores(struct predict *p, enum predictor which, uint32_t layer, uint32_t position, const float *scores)
 {
     assert(layer < p->o.layers && which < PREDICTORS);

@@ -77,6 +77,9 @@ void predict_begin(struct predict *p);
 /* The token drafted for this position, with the chance that the MTP layer gives it. */
 void predict_draft(struct predict *p, uint32_t position, int32_t token, float chance);
 
+/* The position goes through the layers again: routing and gates of the last time are of a row that was not kept. */
+void predict_again(struct predict *p, uint32_t position);
+
 /* Scores [experts] of a predictor that is not computed here: higher is likelier. */
 void predict_scores(struct predict *p, enum predictor which, uint32_t layer, uint32_t position, const float *scores);
 
