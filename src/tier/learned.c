@@ -187,6 +187,11 @@ static const char *fault_of(const struct learned *l, uint64_t entries)
             return "probe.bias holds a number that is not finite";
         }
     }
+    for (size_t i = 0; l->probe_weight != NULL && i < (size_t)LEARNED_PROBES * learned_probe_rows(s) * s->inputs; i++) {
+        if ((l->probe_weight[i] & 0x7c00) == 0x7c00) {
+            return "probe.weight holds a number that is not finite";
+        }
+    }
     return NULL;
 }
 
