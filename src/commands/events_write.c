@@ -169,13 +169,18 @@ static int check(const struct engine *g, struct error *e)
 static int open_file(struct events_recorder *r, const char *path, struct error *e)
 {
     if (snprintf(r->part, sizeof(r->part), "%s.tmp", path) >= (int)sizeof(r->part)) {
+        r->part[0] = '\0'; /* not ours */
         return error_set(e, ERROR_USAGE, "--events: a path of more than %zu bytes", sizeof(r->part) - 5);
     }
     strcpy(r->path, path);
     errno = 0;
     r->file = gzopen(r->part, file_has_suffix(path, ".gz") ? "wbe6" : "wbeT"); /* T: as it is */
     int code = errno != 0 ? errno : ENOMEM;
-    return r->file != NULL ? 0 : error_set(e, -code, "%s: %s", r->part, strerror(code));
+    if (r->file == NULL) {
+        r->part[0] = '\0';
+        return error_set(e, -code, "%s.tmp: %s", path, strerror(code));
+    }
+    return 0;
 }
 
 int events_record_begin(struct engine *g, const char *path, struct events_recorder **ret, struct error *e)
