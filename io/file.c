@@ -43,7 +43,7 @@ static void open_direct(struct file *f)
     }
 }
 
-static int64_t changed_ns(const struct stat *st) { return (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec; }
+static int64_t changed_ns(const struct stat *st) { return (int64_t)((uint64_t)st->st_mtim.tv_sec * 1000000000u + (uint64_t)st->st_mtim.tv_nsec); }
 
 int file_changed(const struct file *f)
 {

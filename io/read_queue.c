@@ -266,7 +266,7 @@ static void begin_copy(struct read_queue *q, const struct read_flight *f)
 
 static void end_copy(struct read_queue *q, const struct read_flight *f)
 {
-    uint64_t done = f->chunk.done - f->before, now = now_ns(q);
+    uint64_t done = f->chunk.done - min_u64(f->before, f->chunk.done), now = now_ns(q); /* less than before: all of it was given up */
     q->load.copy_bytes[f->copy] += done;
     read_copies_end(&q->copies, f->copy, f->chunk.bytes, done, now);
     read_watch_end(&q->watch[f->copy], f->chunk.bytes, done, now);
@@ -382,6 +382,7 @@ bool read_queue_other_copy(struct read_queue *q, struct read_flight *f, int stat
     read_copies_failed(&q->copies, f->copy);
     f->tried |= 1u << f->copy;
     f->copy = other;
+    c->done = file_changed(c->file) < 0 ? 0 : c->done; /* what has come is no part of what the other copy has */
     f->before = c->done;
     c->file = copy_of(own, other);
     c->direct = goes_direct(q, c->file, direct);
@@ -393,10 +394,10 @@ bool read_queue_other_copy(struct read_queue *q, struct read_flight *f, int stat
 /* What the chunk brought one of its requests. */
 static void book_slot(struct read_queue *q, struct read_slot *s, const struct read_chunk *c, int status, bool shared)
 {
-    uint64_t got = c->offset + c->done, stop = min_u64(request_end(s), c->offset + c->bytes);
+    uint64_t got = c->offset + (shared ? 0 : c->done), stop = min_u64(request_end(s), c->offset + c->bytes);
     s->running--;
     if (status < 0 && got < stop) {
-        if (shared && s->status == 0) { /* whose bytes failed is not known: each is read alone */
+        if (shared && s->status == 0) { /* whose bytes failed is not known, nor whether the file was changed: each is read alone */
             s->alone = true;
             s->next = max_u64(max_u64(got, c->offset), s->request.offset);
             push_first(list_of(q, s), s);

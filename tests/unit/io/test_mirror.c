@@ -13,6 +13,7 @@
 #include "io/mirror.h"
 #include "io/reader.h"
 #include "tests/unit/io/io_test.h"
+#include "io/read_queue.h"
 #include "tests/unit/io/reader_faulty.h"
 
 enum { UNIT = 64 << 10, UNITS = 40, MS = 1000000, SECOND = 1000000000 };
@@ -202,6 +203,65 @@ static void test_short_copy(void **state)
     reader_destroy(r);
 }
 
+/* The model's file is cut and partly written anew: what it brought before a read failed is no part of the copy's bytes. */
+static void test_rewritten_and_cut(void **state)
+{
+    struct fixture *x = *state;
+    struct read_queue q;
+    struct read_result result;
+    uint64_t wait_ns, half = UNITS * UNIT / 2;
+    uint8_t *other = malloc(half);
+    assert_int_equal(read_queue_init(&q, &(struct reader_options){.depth = 1, .requests = 4, .chunk = UNITS * UNIT, .copies = 2}, NULL), 0);
+    assert_int_equal(read_queue_submit(&q, &(struct read_request){.file = &x->file, .bytes = UNITS * UNIT, .data = x->data}), 0);
+    struct read_flight *f = read_queue_take(&q, false, &wait_ns);
+    assert_true(f != NULL && other != NULL && f->chunk.file == &x->file && f->chunk.bytes == UNITS * UNIT);
+    memset(other, 'X', half);
+    write_bytes(in(x->folder, "data"), other, half);
+    int status;
+    do {
+        for (status = 1; status > 0;) {
+            struct read_step step = read_chunk_step(&f->chunk, NULL);
+            status = read_chunk_answer(&f->chunk, &step, pread(step.fd, step.data, step.bytes, (off_t)step.offset));
+        }
+    } while (status < 0 && read_queue_other_copy(&q, f, status, false));
+    read_queue_book(&q, f, status);
+    assert_true(read_queue_collect(&q, &result));
+    assert_int_equal(result.status, 0);
+    assert_memory_equal(x->data, x->content, UNITS * UNIT);
+    read_queue_deinit(&q);
+    free(other);
+}
+
+/* Of joined requests, too, none keeps what a cut and rewritten file brought. */
+static void test_joined_and_rewritten(void **state)
+{
+    struct fixture *x = *state;
+    struct read_queue q;
+    struct read_result result;
+    uint64_t wait_ns;
+    struct file alone = x->file;
+    uint8_t other[UNIT + 10] = {0};
+    alone.n_copies = 0;
+    assert_int_equal(read_queue_init(&q, &(struct reader_options){.depth = 1, .requests = 4, .chunk = 8 * UNIT, .copies = 1}, NULL), 0);
+    for (uint64_t i = 0; i < 2; i++) {
+        assert_int_equal(read_queue_submit(&q, &(struct read_request){.file = &alone, .offset = i * UNIT, .bytes = UNIT, .data = x->data + i * UNIT, .tag = i}), 0);
+    }
+    write_bytes(in(x->folder, "data"), other, sizeof(other));
+    for (struct read_flight *f; (f = read_queue_take(&q, false, &wait_ns)) != NULL;) {
+        int status = 1;
+        while (status > 0) {
+            struct read_step step = read_chunk_step(&f->chunk, NULL);
+            status = read_chunk_answer(&f->chunk, &step, pread(step.fd, step.data, step.bytes, (off_t)step.offset));
+        }
+        read_queue_book(&q, f, status);
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_true(read_queue_collect(&q, &result));
+        assert_true(result.status < 0);
+    }
+    read_queue_deinit(&q);
+}
+
 /* In the middle of a chunk: what has come is kept, the rest comes from the other copy; where both fail it is an error. */
 static void test_fails_in_the_middle(void **state)
 {
@@ -307,6 +367,8 @@ int main(void)
         cmocka_unit_test(test_one_at_a_time),
         cmocka_unit_test(test_readers),
         cmocka_unit_test_setup_teardown(test_short_copy, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_rewritten_and_cut, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_joined_and_rewritten, setup, teardown),
         cmocka_unit_test_setup_teardown(test_fails_in_the_middle, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_is_a_copy, setup, teardown),
     };
