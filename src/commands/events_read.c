@@ -3,12 +3,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
 #include "common/attr.h"
 #include "common/intmath.h"
 #include "src/base/str.h"
 #include "src/commands/events.h"
+#include "src/commands/gz_lines.h"
 
 enum { LINE_BYTES = 1 << 20, BEFORE = 2 }; /* BEFORE: numbers of every call: at_ns, took_ns */
 
@@ -271,50 +271,19 @@ int events_text_end(struct events_text *t, struct error *e)
 
 /* ---- the file ---- */
 
-static int read_lines(struct events_text *t, gzFile f, char *line, struct error *e)
-{
-    int r = 0, code;
-    while (r == 0 && gzgets(f, line, LINE_BYTES) != NULL) {
-        size_t len = strlen(line);
-        if (len > 0 && line[len - 1] == '\n') {
-            line[len - 1] = '\0';
-        } else if (!gzeof(f)) {
-            return error_set(e, ERROR_FORMAT, "%s: line %llu holds a zero byte or more than %d bytes", t->name, (unsigned long long)t->line + 1, LINE_BYTES - 2);
-        }
-        r = events_text_line(t, line, e);
-    }
-    const char *why = gzerror(f, &code);
-    if (r == 0 && code == Z_ERRNO) {
-        return error_set(e, -EIO, "%s: cannot be read: %s", t->name, strerror(errno));
-    }
-    if (r == 0 && code == Z_MEM_ERROR) {
-        return error_nomem(e, "decompression", 0);
-    }
-    if (r == 0 && code != Z_OK && code != Z_STREAM_END) {
-        return error_set(e, ERROR_FORMAT, "%s: after line %llu: damaged gzip data: %s", t->name, (unsigned long long)t->line, why);
-    }
-    return r < 0 ? r : events_text_end(t, e);
-}
+static int use_line(void *ctx, char *line, struct error *e) { return events_text_line(ctx, line, e); }
 
 int events_read(const char *path, struct events *ret, struct error *e)
 {
-    errno = 0;
-    gzFile f = gzopen(path, "rbe"); /* plain files as they are */
-    if (f == NULL) {
-        int code = errno != 0 ? errno : ENOMEM;
-        return error_set(e, -code, "%s: %s", path, strerror(code));
-    }
     struct events x = {0};
     struct events_text *t = calloc(1, sizeof(*t));
-    char *line = malloc(LINE_BYTES);
-    int r = t == NULL || line == NULL ? error_nomem(e, "events", sizeof(*t) + LINE_BYTES) : 0;
-    if (r == 0) {
-        t->events = &x;
-        t->name = path;
-        r = read_lines(t, f, line, e);
+    if (t == NULL) {
+        return error_nomem(e, "events", sizeof(*t));
     }
-    gzclose(f);
-    free(line);
+    t->events = &x;
+    t->name = path;
+    int r = gz_lines_read(path, LINE_BYTES, use_line, t, e);
+    r = r < 0 ? r : events_text_end(t, e);
     free(t);
     if (r < 0) {
         events_deinit(&x);

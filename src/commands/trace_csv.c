@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
 #include "src/base/str.h"
+#include "src/commands/gz_lines.h"
 
 enum { LINE_BYTES = 1 << 16 };
 
@@ -282,51 +282,19 @@ int trace_csv_end(struct trace_csv *c, struct error *e)
 
 /* ---- the file ---- */
 
-static int read_lines(struct trace_csv *c, gzFile f, char *line, struct error *e)
-{
-    int r = 0, code;
-    while (r == 0 && gzgets(f, line, LINE_BYTES) != NULL) {
-        size_t len = strlen(line);
-        if (len > 0 && line[len - 1] == '\n') {
-            line[len - 1] = '\0';
-        } else if (!gzeof(f)) {
-            return error_set(e, ERROR_FORMAT, "%s: line %llu holds a zero byte or more than %d bytes", c->name, (unsigned long long)c->line + 1,
-                             LINE_BYTES - 2);
-        }
-        r = trace_csv_line(c, line, e);
-    }
-    const char *why = gzerror(f, &code);
-    if (r == 0 && code == Z_ERRNO) {
-        return error_set(e, -EIO, "%s: cannot be read: %s", c->name, strerror(errno));
-    }
-    if (r == 0 && code == Z_MEM_ERROR) {
-        return error_nomem(e, "decompression", 0);
-    }
-    if (r == 0 && code != Z_OK && code != Z_STREAM_END) {
-        return error_set(e, ERROR_FORMAT, "%s: after line %llu: damaged gzip data: %s", c->name, (unsigned long long)c->line, why);
-    }
-    return r < 0 ? r : trace_csv_end(c, e);
-}
+static int use_line(void *ctx, char *line, struct error *e) { return trace_csv_line(ctx, line, e); }
 
 int trace_read(const char *path, struct trace *ret, struct error *e)
 {
-    errno = 0;
-    gzFile f = gzopen(path, "rbe"); /* plain files as they are */
-    if (f == NULL) {
-        int code = errno != 0 ? errno : ENOMEM;
-        return error_set(e, -code, "%s: %s", path, strerror(code));
-    }
     struct trace t = {0};
     struct trace_csv *c = calloc(1, sizeof(*c));
-    char *line = malloc(LINE_BYTES);
-    int r = c == NULL || line == NULL ? error_nomem(e, "trace", sizeof(*c) + LINE_BYTES) : 0;
-    if (r == 0) {
-        c->trace = &t;
-        c->name = path;
-        r = read_lines(c, f, line, e);
+    if (c == NULL) {
+        return error_nomem(e, "trace", sizeof(*c));
     }
-    gzclose(f);
-    free(line);
+    c->trace = &t;
+    c->name = path;
+    int r = gz_lines_read(path, LINE_BYTES, use_line, c, e);
+    r = r < 0 ? r : trace_csv_end(c, e);
     free(c);
     if (r < 0) {
         trace_deinit(&t);
