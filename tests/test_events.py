@@ -12,8 +12,10 @@ import tempfile
 
 import cases
 
-EXACT = ["expert.ram.hits", "expert.ram.bytes", "expert.ram.misses", "expert.nvme.hits", "expert.nvme.bytes", "expert.ram.admitted", "prefetch.useful", "prefetch.late",
-         "prefetch.wasted", "prefetch.wasted_bytes"]
+ENDS = ["useful", "late", "wasted", "cancelled"]
+LEADS = ["token", "start", "layer", "chunk"]
+EXACT = ["expert.ram.hits", "expert.ram.bytes", "expert.ram.misses", "expert.nvme.hits", "expert.nvme.bytes", "expert.ram.admitted"]
+EXACT += [f"prefetch.{lead}{end}{unit}" for lead in ("", *(x + "." for x in LEADS)) for end in ("begun", *ENDS) for unit in ("", "_bytes")]
 EXPERT, SCALES = 3 * 64 * 256, 3 * 2 * 4  # bytes of the demo model
 FOLDER = tempfile.TemporaryDirectory(prefix="sluice-test-")
 
@@ -36,6 +38,16 @@ def play(path, *flags):
     return cases.sluice_json("trace", "play", path, "--json", *flags)
 
 
+def check_ends(counted):
+    """Each read that was begun has one end, or is under way; leads add up."""
+    for unit, each in (("", 1), ("_bytes", EXPERT + SCALES)):
+        for end in ("begun", *ENDS):
+            assert counted[f"prefetch.{end}{unit}"] == sum(counted[f"prefetch.{lead}.{end}{unit}"] for lead in LEADS), (end, counted)
+        for lead in LEADS:
+            under_way = counted[f"prefetch.{lead}.begun{unit}"] - sum(counted[f"prefetch.{lead}.{end}{unit}"] for end in ENDS)
+            assert 0 <= under_way <= 64 * each and under_way % each == 0, (lead, counted)
+
+
 def test_every_counter_is_the_engines():
     seen = {name: 0 for name in EXACT}
     for args, step, experts in ((("off",), True, "25%"), (("on",), True, "25%"), (("on",), True, "0"), (("auto", "--io", "pread", "--io-limit", "50M"), True, "10%"), (("on",), False, "1x"),
@@ -43,18 +55,19 @@ def test_every_counter_is_the_engines():
         path, counted = record(*args, step=step, experts=experts)
         got = play(path)
         assert got["same"] and got["tokens"] == 24 + 8, got
-        assert list(got["played"]) == EXACT and list(got["played"].values()) == counted[:10] == list(got["counted"].values())[:10], (args, got, counted)
+        assert list(got["played"]) == EXACT and list(got["played"].values()) == counted[:len(EXACT)] == list(got["counted"].values())[:len(EXACT)], (args, got, counted)
+        check_ends(got["played"])
         assert counted[0] + counted[2] > 0 and counted[4] == counted[2] * (EXPERT + SCALES), counted
         for name in EXACT:
             seen[name] += got["played"][name]
-    assert all(seen.values()), seen
+    assert all(seen[name] for name in EXACT[:14] + [f"prefetch.{lead}.begun" for lead in LEADS[1:]]), seen
 
 
 def test_text_shows_the_same():
     path, counted = record("on")
     text = cases.sluice("trace", "play", path, "--drive", "20M").stdout.decode().splitlines()
     shown = {line.split()[0]: line.split()[1:] for line in text if line.startswith(("expert.", "prefetch."))}
-    assert shown == {name: [str(n)] * 2 for name, n in zip(EXACT, counted)}, text
+    assert shown == {name: [str(n)] * 2 for i, (name, n) in enumerate(zip(EXACT, counted)) if i < 16 or n > 0}, text
     assert [line.split()[4] for line in text if "%)" in line] == ["off", "on", "auto"], text
 
 
@@ -99,7 +112,7 @@ def test_hits_are_the_engines_where_nothing_is_read_ahead():
     """Without hints what stays does not depend on when it came."""
     path, counted = record("off")
     (got,) = play(path, "--prefetch", "off")["results"]
-    assert list(got["counted"].values())[:10] == counted[:10]
+    assert list(got["counted"].values())[:len(EXACT)] == counted[:len(EXACT)]
     for cache in (10, 32, 200):
         _, counted = record("off", experts=f"{cache}x")
         (got,) = play(path, "--cache", cache, "--prefetch", "off")["results"]
@@ -117,7 +130,7 @@ def test_hints_between_leases():
                 out.write(f"come\nhint {sum(map(int, line.split()[1:3]))} 0\n")
     flags = ("--drive", "20M", "--compute", "100,800,50")
     (plain,), (got,) = (play(x, "--prefetch", "on", *flags)["results"] for x in (path, between))
-    assert play(between)["same"] and list(play(between)["played"].values()) == counted[:10]
+    assert play(between)["same"] and list(play(between)["played"].values()) == counted[:len(EXACT)]
     assert 0 < got["seconds"] - got["waiting_s"] - plain["seconds"] + plain["waiting_s"] - 32 * 5 * 50e-6 + 1e-6 < 2e-6, (plain, got)
     (plain,), (got,) = (play(x, "--prefetch", "off", *flags)["results"] for x in (path, between))
     assert plain == got
@@ -147,34 +160,37 @@ def test_auto_costs_no_more_than_a_hundredth():
 
 BAD = [
     ("", "the file ends early"),
-    ("sluice-events 2\n", 'line 1: "sluice-events 2"'),
+    ("sluice-events 1\n", 'line 1: "sluice-events 1"'),
     ("window,position\n", "line 1"),
-    ("sluice-events 1\nbegin 0 0 0 1 0 1 1\n", "line 2: begin, expected the store first"),
-    ("sluice-events 1\nstore 1 2\n", "line 2: store, expected one such line of 12 numbers"),
-    ("sluice-events 1\nstore 1 x\n", "line 2: x, expected a number"),
-    ("sluice-events 1\nstore 18446744073709551615 1 1 1 64 6 80 12 341 32 1048576 0\n", "line 2: a shape"),
-    ("sluice-events 1\nstore 6 0 1 1 64 6 80 0 341 32 1048576 0\n", "line 2: slots"),
-    ("sluice-events 1\nstore 6 0 1 1 64 6 80 12 341 0 1048576 0\n", "line 2: a reader"),
+    ("sluice-events 2\nbegin 0 0 0 1 0 1 1\n", "line 2: begin, expected the store first"),
+    ("sluice-events 2\nstore 1 2\n", "line 2: store, expected one such line of 12 numbers"),
+    ("sluice-events 2\nstore 1 x\n", "line 2: x, expected a number"),
+    ("sluice-events 2\nstore 18446744073709551615 1 1 1 64 6 80 12 341 32 1048576 0\n", "line 2: a shape"),
+    ("sluice-events 2\nstore 6 0 1 1 64 6 80 0 341 32 1048576 0\n", "line 2: slots"),
+    ("sluice-events 2\nstore 6 0 1 1 64 6 80 12 341 0 1048576 0\n", "line 2: a reader"),
 ]
-HEAD = "sluice-events 1\nstore 2 0 1 1 4 2 1 4 341 32 1048576 0\nlayer 1 64 0 64 0 64 0\n"
+COUNTED = "counted 0\n" * (len(EXACT) + 3)
+HEAD = "sluice-events 2\nstore 2 0 1 1 4 2 1 4 341 32 1048576 0\nlayer 1 64 0 64 0 64 0\n"
 BAD += [(HEAD + text.rstrip("\n") + "\n", part) for text, part in (
     ("layer 1 64 0 64 0 64 0", "line 4: layer, expected each layer once"),
     ("begin 0 0 0 0 0 1 1", "line 4: begin, expected rising experts of a layer that has some"),
     ("begin 0 0 0 1 0 2 1 1 1", "line 4: begin, expected rising"),
     ("begin 0 0 16 1 0 2 1", "line 4: begin, expected time, duration, lease"),
-    ("hint 0 0 1 4 1 0", "line 4: hint, expected experts"),
-    ("hint 0 0 1 3 1 1065353217", "line 4: hint, expected experts of a layer that has some, with a chance"),
+    ("hint 0 0 1 4 1 0 0", "line 4: hint, expected experts"),
+    ("hint 0 0 1 3 1 0", "line 4: hint, expected time"),
+    ("hint 0 0 1 3 1 0 4", "line 4: hint, expected experts of a layer that has some, with a chance and a lead"),
+    ("hint 0 0 1 3 1 1065353217 0", "line 4: hint, expected experts of a layer that has some, with a chance and a lead"),
     ("come 1 4 0", "line 4: come, expected experts"),
     ("next 0 0 0 2 3", "line 4: a call"),
     ("jump 1", "line 4: jump, expected begin"),
     ("end 9 1 0\nend 8 1 0", "line 5: a time"),
     ("end 0 0 0", "line 4: the file ends early"),
-    ("end 0 0 0\n" + "counted 0\n" * 13 + "end 1 0 0", "line 18: end, expected"),
-    ("end 0 0 0\n" + "counted 0\n" * 14, "line 18: counted"),
-    ("end 0 0 0\n" + "counted 0\n" * 13, "call 1: the store does something else"),
-    ("begin 0 0 0 1 0 2 1\n" + "counted 0\n" * 13, "call 1: the store does something else"),
-    ("come\nbegin 0 0 0 1 0 2 1\nnext 0 0 0 4 1\n" + "counted 0\n" * 13, "call 2: the store does something else"),
-    ("come\nbegin 0 0 0 1 0 2 1\nrelease 0 0 0 1\n" + "counted 0\n" * 13, "call 2: the store does something else"),
+    ("end 0 0 0\n" + COUNTED + "end 1 0 0", "line 64: end, expected"),
+    ("end 0 0 0\n" + COUNTED + "counted 0\n", "line 64: counted"),
+    ("end 0 0 0\n" + COUNTED, "call 1: the store does something else"),
+    ("begin 0 0 0 1 0 2 1\n" + COUNTED, "call 1: the store does something else"),
+    ("come\nbegin 0 0 0 1 0 2 1\nnext 0 0 0 4 1\n" + COUNTED, "call 2: the store does something else"),
+    ("come\nbegin 0 0 0 1 0 2 1\nrelease 0 0 0 1\n" + COUNTED, "call 2: the store does something else"),
 )]
 
 

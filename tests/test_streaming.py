@@ -35,6 +35,19 @@ def answer_of_demo():
     return answer(cases.DEMO)[:2]
 
 
+def check_reads(reads, totals):
+    """Each read ahead came to one end, or is under way when the answer ends; leads and layers add up. Hints at a token's start are for the first layer."""
+    ends, leads = ("useful", "late", "wasted", "cancelled"), {x["lead"]: x for x in reads}
+    assert set(leads) >= {"token start", "one layer"} and [x["layer"] for x in leads["token start"]["layers"]] == [1], reads
+    assert [x["layer"] for x in leads["one layer"]["layers"]] == [2, 3, 4, 5], reads
+    for unit in ("", "_bytes"):
+        for name in ("begun", *ends):
+            assert totals[name + unit] == sum(x[name + unit] for x in reads), (name, totals, reads)
+            assert all(x[name + unit] == sum(layer[name + unit] for layer in x["layers"]) for x in reads), (name, reads)
+        for x in reads:
+            assert 0 <= x["begun" + unit] - sum(x[end + unit] for end in ends) <= (64 if unit == "" else 64 * 49176), x
+
+
 def test_reading_ahead():
     """Experts with a chance that is worth a read are counted, and read only if asked to; what is named and who stays does not depend on when reads end."""
     def figures(mode):
@@ -44,12 +57,16 @@ def test_reading_ahead():
     assert off[0]["named"] == off[0]["useful"] == ghost[0]["useful"] == ghost[0]["late"] == 0 and off[1] == ghost[1] and off[2] is None, (off, ghost)
     assert ghost[0]["named"] == on[0]["named"] > 199 * 5 * 3 and ghost[0]["right"] == on[0]["right"], ghost
     assert 0.65 < ghost[0]["right"] / ghost[0]["named"] < 0.9, ghost
-    assert ghost[2] == on[2] and on[2]["tokens"] == 198, on[2]  # the first of 200 tokens needs no step, the last one is not learned from
+    reads = {mode: figures_of[2].pop("reads") for mode, figures_of in (("ghost", ghost), ("on", on))}
+    check_reads(reads["on"], on[0])
+    assert ghost[2] == on[2] and on[2]["tokens"] == 198 and [x["lead"] for x in reads["ghost"]] in ([], ["prompt"]), (on[2], reads)  # the first of 200 tokens needs no step, the last one is not learned from
     leads = {x["lead"]: x["recall"] for x in on[2]["leads"]}
     gate = next(x["recall"] for x in on[2]["predictors"] if x["name"] == "gate")
     assert 0.25 < leads["one token"][0] < leads["token start"][0] < leads["one layer"][0] and gate[0] < leads["one layer"][0], (leads, gate)
     assert on[0]["useful"] + on[0]["late"] > 400, on
     assert on[1]["hits"] - on[0]["useful"] == off[1]["hits"] and on[1]["admitted"] == off[1]["admitted"], (on, off)  # who stays is the same
+    text = cases.sluice("run", "-m", cases.DEMO, "--tokens", "5", "-n", "8", "--ignore-eos", "--expert-ram", "10%", "--prefetch", "on").stderr
+    assert b" experts read ahead " in text and b" were there in time, " in text, text
 
 
 def test_bytes_from_the_drive():

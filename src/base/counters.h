@@ -16,7 +16,7 @@ struct counter {
     _Atomic uint64_t value;
 };
 
-enum { COUNTERS_MAX = 128 };
+enum { COUNTERS_MAX = 192 };
 
 struct counters {
     uint32_t n;

@@ -91,7 +91,7 @@ void report_timings(struct str *out, const struct sluice_engine *engine, const s
     }
     str_puts(out, "}, \"drive\": ");
     report_drive(out, engine);
-    static const char *const ahead[] = { "named", "right", "useful", "late", "wasted", "wasted_bytes" };
+    static const char *const ahead[] = { "named", "right", "begun", "begun_bytes", "useful", "useful_bytes", "late", "late_bytes", "wasted", "wasted_bytes", "cancelled", "cancelled_bytes" };
     str_puts(out, ", \"prefetch\": {");
     for (size_t i = 0; i < sizeof(ahead) / sizeof(*ahead); i++) {
         char name[48];
@@ -109,11 +109,15 @@ void report_timings(struct str *out, const struct sluice_engine *engine, const s
 void report_line(struct term *term, const struct sluice_engine *engine, const struct timings *t)
 {
     double prompt = rate((double)t->prompt_n, t->prompt_s), decode = rate(t->decode_n, t->decode_s), read = rate((double)t->decode_ram, t->decode_s);
-    uint64_t drafted = sluice_engine_counter(engine, "draft.drafted");
-    char drafts[64] = "";
+    uint64_t drafted = sluice_engine_counter(engine, "draft.drafted"), begun = sluice_engine_counter(engine, "prefetch.begun");
+    char drafts[64] = "", ahead[128] = "";
     if (drafted > 0) {
         snprintf(drafts, sizeof(drafts), "; %" PRIu64 " of %" PRIu64 " drafts accepted", sluice_engine_counter(engine, "draft.accepted"), drafted);
     }
-    term_print(term, SLUICE_LOG_NOTICE, "prompt %zu tokens, %.1f tok/s; answer %zu tokens, %.1f tok/s, %.1f GB/s of weights%s", t->prompt_n, isfinite(prompt) ? prompt : 0.0,
-               t->answer_n, isfinite(decode) ? decode : 0.0, isfinite(read) ? read / 1e9 : 0.0, drafts);
+    if (begun > 0) {
+        snprintf(ahead, sizeof(ahead), "; of %" PRIu64 " experts read ahead %" PRIu64 " were there in time, %" PRIu64 " late", begun, sluice_engine_counter(engine, "prefetch.useful"),
+                 sluice_engine_counter(engine, "prefetch.late"));
+    }
+    term_print(term, SLUICE_LOG_NOTICE, "prompt %zu tokens, %.1f tok/s; answer %zu tokens, %.1f tok/s, %.1f GB/s of weights%s%s", t->prompt_n, isfinite(prompt) ? prompt : 0.0,
+               t->answer_n, isfinite(decode) ? decode : 0.0, isfinite(read) ? read / 1e9 : 0.0, drafts, ahead);
 }

@@ -29,9 +29,15 @@ struct events_setting {
     struct events_layer layer[EVENTS_LAYERS];
 };
 
-/* What is counted and must come out the same. Names end with NULL. */
-extern const char *const events_counters[];
-enum { EVENTS_COUNTERS = 13, EVENTS_EXACT = 10 }; /* the first 10 depend on calls and arrivals alone */
+/* What is counted and must come out the same, in the order of the file. Those before EVENTS_EXACT depend on calls and arrivals alone;
+ * from EVENTS_LEADS on they are those of one lead of hints after the other. */
+enum {
+    EVENTS_RAM_HITS = 0, EVENTS_RAM_MISSES = 2, EVENTS_AHEAD = 6, EVENTS_LEADS = EVENTS_AHEAD + 2 * AHEAD_OUTCOMES, EVENTS_EXACT = EVENTS_LEADS + 2 * HINT_LEADS * AHEAD_OUTCOMES,
+    EVENTS_DEMAND_US = EVENTS_EXACT, EVENTS_DEMAND_BYTES, EVENTS_DRIVE_BYTES, EVENTS_COUNTERS
+};
+const char *events_counter(uint32_t i);
+
+enum { EVENTS_HINT = 5 }; /* numbers of a hint */
 
 /* One call; lists are ranges of events.numbers. */
 struct event {
@@ -40,7 +46,7 @@ struct event {
     bool passing;               /* STORE_BEGIN */
     uint32_t n, max;            /* as in store_call; STORE_BEGIN: experts */
     uint64_t at_ns, took_ns;    /* since the first call; in the call */
-    size_t first;               /* STORE_BEGIN: n times expert, rows; STORE_HINT: n times layer, expert, ahead, bits of the chance */
+    size_t first;               /* STORE_BEGIN: n times expert, rows; STORE_HINT: n times layer, expert, ahead, bits of the chance, lead */
     size_t first_batch;         /* of events.batches */
     uint32_t n_batches;
 };
@@ -62,6 +68,9 @@ struct events {
 
 static inline bool events_has_experts(const struct events_setting *s, uint32_t layer) { return layer < s->layers + s->mtp_layers && s->layer[layer].bytes[0] > 0; }
 
+/* A hint of a STORE_HINT, i < x->n. */
+struct prediction events_hint(const struct events *events, const struct event *x, uint32_t i);
+
 /* Errors name file, line and what was expected. */
 int events_read(const char *path, struct events *ret, struct error *e);
 void events_deinit(struct events *x); /* accepts an all-zero one */
@@ -74,7 +83,7 @@ struct events_text {
     size_t items, batches, numbers, told; /* allocated; batches that belong to calls */
     bool set, ended;           /* the setting is known; counters have begun */
     uint32_t counters;
-    uint64_t words[4 * EVENTS_EXPERTS + 16]; /* of the line */
+    uint64_t words[EVENTS_HINT * EVENTS_EXPERTS + 16]; /* of the line */
 };
 int events_text_line(struct events_text *t, char *line, struct error *e); /* without its end; the text is cut up */
 int events_text_end(struct events_text *t, struct error *e);

@@ -58,8 +58,8 @@ struct events_outcome events_recorded(const struct events *x)
 
 uint64_t events_drive_rate(const struct events *x)
 {
-    double us = (double)x->counted[10];
-    return us > 0 ? (uint64_t)(1e6 * (double)x->counted[11] / us) : 0;
+    double us = (double)x->counted[EVENTS_DEMAND_US];
+    return us > 0 ? (uint64_t)(1e6 * (double)x->counted[EVENTS_DEMAND_BYTES] / us) : 0;
 }
 
 /* Of the calls [first, end): time between experts handed out and released, for each of them. */
@@ -123,9 +123,7 @@ static void begin_token(struct clocked *c, bool decodes)
 static void hint(struct clocked *c, const struct event *x)
 {
     for (uint32_t i = 0; i < x->n; i++) {
-        const uint32_t *four = &c->events->numbers[x->first + 4 * i];
-        c->hints[i] = (struct prediction){.key = {(uint16_t)four[0], (uint16_t)four[1]}, .ahead = four[2]};
-        memcpy(&c->hints[i].probability, &four[3], sizeof(four[3]));
+        c->hints[i] = events_hint(c->events, x, i);
     }
     store_hint(c->model.store, c->hints, x->n);
 }

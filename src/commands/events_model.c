@@ -79,6 +79,6 @@ void events_model_range(const struct events_model *m, struct expert_key key, uin
 void events_model_counted(const struct events_model *m, uint64_t ret[EVENTS_COUNTERS])
 {
     for (uint32_t i = 0; i < EVENTS_COUNTERS; i++) {
-        ret[i] = counter_get(counters_find(&m->counters, events_counters[i]));
+        ret[i] = counter_get(counters_find(&m->counters, events_counter(i)));
     }
 }

@@ -76,9 +76,7 @@ static bool begin(struct play *p, const struct event *x, struct error *e)
 static bool hint(struct play *p, const struct event *x)
 {
     for (uint32_t i = 0; i < x->n; i++) {
-        const uint32_t *four = &p->events->numbers[x->first + 4 * i];
-        p->hints[i] = (struct prediction){.key = {(uint16_t)four[0], (uint16_t)four[1]}, .ahead = four[2]};
-        memcpy(&p->hints[i].probability, &four[3], sizeof(four[3]));
+        p->hints[i] = events_hint(p->events, x, i);
     }
     store_hint(p->model.store, p->hints, x->n);
     return true;

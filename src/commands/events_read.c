@@ -12,9 +12,16 @@
 
 enum { LINE_BYTES = 1 << 20, BEFORE = 2 }; /* BEFORE: numbers of every call: at_ns, took_ns */
 
-const char *const events_counters[] = {
-    "expert.ram.hits", "expert.ram.bytes", "expert.ram.misses", "expert.nvme.hits", "expert.nvme.bytes", "expert.ram.admitted", "prefetch.useful",
-    "prefetch.late", "prefetch.wasted", "prefetch.wasted_bytes", "expert.nvme.demand_us", "expert.nvme.demand_bytes", "expert.nvme.drive_bytes", NULL};
+const char *events_counter(uint32_t i)
+{
+    static const char *const before[EVENTS_AHEAD] = {"expert.ram.hits", "expert.ram.bytes", "expert.ram.misses", "expert.nvme.hits", "expert.nvme.bytes", "expert.ram.admitted"};
+    static const char *const after[] = {"expert.nvme.demand_us", "expert.nvme.demand_bytes", "expert.nvme.drive_bytes"};
+    if (i < EVENTS_AHEAD || i >= EVENTS_EXACT) {
+        return i < EVENTS_AHEAD ? before[i] : after[i - EVENTS_EXACT];
+    }
+    uint32_t row = (i - EVENTS_AHEAD) / (2 * AHEAD_OUTCOMES), lead = row == 0 ? HINT_LEADS : row - 1; /* all of them first */
+    return ahead_counter_name(lead, (enum ahead_outcome)((i - EVENTS_AHEAD) / 2 % AHEAD_OUTCOMES), i % 2 != 0);
+}
 
 void events_deinit(struct events *x)
 {
@@ -22,6 +29,14 @@ void events_deinit(struct events *x)
     free(x->batches);
     free(x->numbers);
     *x = (struct events){0};
+}
+
+struct prediction events_hint(const struct events *events, const struct event *x, uint32_t i)
+{
+    const uint32_t *w = &events->numbers[x->first + (size_t)EVENTS_HINT * i];
+    struct prediction p = {.key = {(uint16_t)w[0], (uint16_t)w[1]}, .ahead = w[2], .lead = (enum hint_lead)w[4]};
+    memcpy(&p.probability, &w[3], sizeof(p.probability));
+    return p;
 }
 
 /* ---- lines ---- */
@@ -140,16 +155,16 @@ static int read_begin(struct events_text *t, const uint64_t *w, uint32_t n, stru
     return keep_call(t, &call, w + 5, n - 5, e);
 }
 
-/* NS TOOK (LAYER EXPERT AHEAD CHANCE)...; the chance in bits. */
+/* NS TOOK (LAYER EXPERT AHEAD CHANCE LEAD)...; the chance in bits. */
 static int read_hint(struct events_text *t, const uint64_t *w, uint32_t n, struct error *e)
 {
-    if (n < BEFORE || (n - BEFORE) % 4 != 0) {
-        return wrong(t, e, "hint", "time, duration, and experts as layer, number, visits ahead, chance");
+    if (n < BEFORE || (n - BEFORE) % EVENTS_HINT != 0) {
+        return wrong(t, e, "hint", "time, duration, and experts as layer, number, visits ahead, chance, lead");
     }
-    struct event call = {.kind = STORE_HINT, .at_ns = w[0], .took_ns = w[1], .n = (n - BEFORE) / 4};
-    for (uint32_t i = BEFORE; i < n; i += 4) {
-        if (!is_expert(t, w[i], w[i + 1]) || w[i + 2] > UINT16_MAX || w[i + 3] > 0x3f800000) { /* at most 1.0 */
-            return wrong(t, e, "hint", "experts of a layer that has some, with a chance");
+    struct event call = {.kind = STORE_HINT, .at_ns = w[0], .took_ns = w[1], .n = (n - BEFORE) / EVENTS_HINT};
+    for (uint32_t i = BEFORE; i < n; i += EVENTS_HINT) {
+        if (!is_expert(t, w[i], w[i + 1]) || w[i + 2] > UINT16_MAX || w[i + 3] > 0x3f800000 || w[i + 4] >= HINT_LEADS) { /* at most 1.0 */
+            return wrong(t, e, "hint", "experts of a layer that has some, with a chance and a lead");
         }
     }
     return keep_call(t, &call, w + BEFORE, n - BEFORE, e);
@@ -231,7 +246,7 @@ int events_text_line(struct events_text *t, char *line, struct error *e)
     char word[16];
     uint32_t n;
     if (t->line++ == 0) {
-        return strcmp(line, "sluice-events 1") == 0 ? 0 : error_set(e, ERROR_FORMAT, "%s: line 1: \"%.40s\", expected sluice-events 1: a file of `sluice trace record --events`", t->name, line);
+        return strcmp(line, "sluice-events 2") == 0 ? 0 : error_set(e, ERROR_FORMAT, "%s: line 1: \"%.40s\", expected sluice-events 2: a file of this version's `sluice trace record --events`", t->name, line);
     }
     size_t len = strcspn(line, " ");
     if (len == 0 || len >= sizeof(word)) {

@@ -66,7 +66,7 @@ static void put_hints(struct str *text, const struct store_call *c)
     for (uint32_t i = 0; i < c->n; i++) {
         uint32_t bits;
         memcpy(&bits, &c->hints[i].probability, sizeof(bits));
-        str_printf(text, " %u %u %u %u", c->hints[i].key.layer, c->hints[i].key.expert, c->hints[i].ahead, bits);
+        str_printf(text, " %u %u %u %u %u", c->hints[i].key.layer, c->hints[i].key.expert, c->hints[i].ahead, bits, c->hints[i].lead);
     }
 }
 
@@ -135,7 +135,7 @@ static int put_setting(struct events_recorder *r, struct error *e)
     const struct engine *g = r->engine;
     const struct shape *s = g->shape;
     struct store_options o = store_options_of(g->store);
-    str_printf(&r->text, "sluice-events 1\nstore %u %u %u %u %u %u %llu %u %u %u %llu %llu\n", s->layers, s->mtp_layers, s->dense_layers, s->moe_layer_freq, s->experts, s->experts_used,
+    str_printf(&r->text, "sluice-events 2\nstore %u %u %u %u %u %u %llu %u %u %u %llu %llu\n", s->layers, s->mtp_layers, s->dense_layers, s->moe_layer_freq, s->experts, s->experts_used,
                (unsigned long long)o.cached, o.staging, o.requests / (EXPERT_PARTS * g->nodes.parts), drives_flights(&g->drives), (unsigned long long)g->drives.chunk, (unsigned long long)g->settings.io_limit);
     int rc = 0;
     for (uint32_t i = 0; rc == 0 && i < shape_all_layers(s); i++) {
@@ -208,8 +208,8 @@ int events_record_begin(struct engine *g, const char *path, struct events_record
 
 static int finish(struct events_recorder *r, struct error *e)
 {
-    for (const char *const *name = events_counters; *name != NULL; name++) {
-        str_printf(&r->text, "counted %llu\n", (unsigned long long)count_of(r->engine, *name));
+    for (uint32_t i = 0; i < EVENTS_COUNTERS; i++) {
+        str_printf(&r->text, "counted %llu\n", (unsigned long long)count_of(r->engine, events_counter(i)));
     }
     write_out(r);
     if (gzclose(r->file) != Z_OK || r->failed) {

@@ -144,9 +144,12 @@ static void text_recorded(const struct playing *p, struct str *out)
     double tokens = events_tokens(x);
     str_printf(out, "%s: %zu calls, %.0f tokens in %.3f s, %.1f %% of it waiting for experts; %u of %llu experts stay\n", p->path, x->n, tokens, o.seconds,
                o.seconds > 0 ? 100 * o.waiting / o.seconds : 0, x->setting.cached, (unsigned long long)events_experts(x));
-    str_puts(out, "\ncounter                         engine           played\n");
+    str_puts(out, "\ncounter                                 engine           played\n");
     for (uint32_t i = 0; i < EVENTS_EXACT; i++) {
-        str_printf(out, "%-22s %15llu  %15llu%s\n", events_counters[i], (unsigned long long)x->counted[i], (unsigned long long)p->counted[i], x->counted[i] == p->counted[i] ? "" : "  differ");
+        if (i >= EVENTS_LEADS && x->counted[i] == 0 && p->counted[i] == 0) {
+            continue; /* no such hints */
+        }
+        str_printf(out, "%-30s %15llu  %15llu%s\n", events_counter(i), (unsigned long long)x->counted[i], (unsigned long long)p->counted[i], x->counted[i] == p->counted[i] ? "" : "  differ");
     }
 }
 
@@ -163,7 +166,7 @@ static void json_counters(const uint64_t *counted, uint32_t n, struct str *out)
 {
     str_puts(out, "{");
     for (uint32_t i = 0; i < n; i++) {
-        str_printf(out, "%s\"%s\": %llu", i > 0 ? ", " : "", events_counters[i], (unsigned long long)counted[i]);
+        str_printf(out, "%s\"%s\": %llu", i > 0 ? ", " : "", events_counter(i), (unsigned long long)counted[i]);
     }
     str_puts(out, "}");
 }
@@ -200,13 +203,15 @@ static int play_all(struct playing *p, struct error *e)
 
 /* What the counters of an outcome say. */
 struct figures {
-    double hits, drive_bytes, useful, late, wasted;
+    double hits, drive_bytes, useful, late, wasted, cancelled;
 };
 
 static struct figures figures_of(const struct events_outcome *o)
 {
     const uint64_t *c = o->counted;
-    return (struct figures){.hits = (double)c[0] / (double)max_u64(c[0] + c[2], 1), .useful = (double)c[6], .late = (double)c[7], .wasted = (double)c[8], .drive_bytes = (double)c[12]};
+    const uint64_t *n = c + EVENTS_AHEAD;
+    return (struct figures){.hits = (double)c[EVENTS_RAM_HITS] / (double)max_u64(c[EVENTS_RAM_HITS] + c[EVENTS_RAM_MISSES], 1), .drive_bytes = (double)c[EVENTS_DRIVE_BYTES],
+                            .useful = (double)n[2 * AHEAD_USEFUL], .late = (double)n[2 * AHEAD_LATE], .wasted = (double)n[2 * AHEAD_WASTED], .cancelled = (double)n[2 * AHEAD_CANCELLED]};
 }
 
 static double mean_ns(const struct playing *p) { return p->setup.expert_ns >= 0 ? p->setup.expert_ns : events_expert_ns(&p->events); }
@@ -221,14 +226,14 @@ static void text_clocked(const struct playing *p, struct str *out)
 {
     double tokens = events_tokens(&p->events);
     str_printf(out, "\non a clock of its own: %.1f us for an expert, a drive of %.1f MB/s\n\n"
-                    "experts          prefetch  tokens/s  waiting    hits  MB/token  useful    late  wasted\n", mean_ns(p) / US_NS, 1e-6 * (double)drive_of(p));
+                    "experts          prefetch  tokens/s  waiting    hits  MB/token  useful    late  wasted  cancelled\n", mean_ns(p) / US_NS, 1e-6 * (double)drive_of(p));
     for (uint32_t k = 0; k < p->n_sizes; k++) {
         for (uint32_t i = 0; i < EVENTS_HINTS; i++) {
             const struct events_outcome *o = &p->outcome[k][i];
             struct figures f = figures_of(o);
             if (p->wanted[i]) {
-                str_printf(out, "%6u (%5.1f %%)  %-8s %9.3f  %5.1f %%  %5.1f %% %9.3f %7.0f %7.0f %7.0f\n", p->slots[k], 100.0 * p->slots[k] / (double)events_experts(&p->events), events_hints_names[i],
-                           tokens / o->seconds, 100 * o->waiting / o->seconds, 100 * f.hits, 1e-6 * f.drive_bytes / tokens, f.useful, f.late, f.wasted);
+                str_printf(out, "%6u (%5.1f %%)  %-8s %9.3f  %5.1f %%  %5.1f %% %9.3f %7.0f %7.0f %7.0f %10.0f\n", p->slots[k], 100.0 * p->slots[k] / (double)events_experts(&p->events), events_hints_names[i],
+                           tokens / o->seconds, 100 * o->waiting / o->seconds, 100 * f.hits, 1e-6 * f.drive_bytes / tokens, f.useful, f.late, f.wasted, f.cancelled);
             }
         }
     }

@@ -215,7 +215,7 @@ static bool list_json(const struct recall *r, uint32_t list, const char *kind, c
 void expect_json(const struct expect *x, struct str *out)
 {
     const struct recall *r = predict_recall(x->predict);
-    str_printf(out, "{\"tokens\": %llu, \"learned\": %s, \"budgets\": [%u, %u, %u], \"leads\": [", (unsigned long long)x->learned_tokens, x->has_learned ? "true" : "false", r->budget[0],
+    str_printf(out, "\"tokens\": %llu, \"learned\": %s, \"budgets\": [%u, %u, %u], \"leads\": [", (unsigned long long)x->learned_tokens, x->has_learned ? "true" : "false", r->budget[0],
                r->budget[1], r->budget[2]);
     for (uint32_t l = 0, n = 0; l < LEADS; l++) {
         n += list_json(r, PREDICTORS + l, "lead", lead_name((enum lead)l), n == 0, out);
@@ -224,5 +224,5 @@ void expect_json(const struct expect *x, struct str *out)
     for (uint32_t i = 0, n = 0; i < PREDICTORS; i++) {
         n += list_json(r, i, "name", predictor_name((enum predictor)i), n == 0, out);
     }
-    str_puts(out, "]}");
+    str_puts(out, "]");
 }

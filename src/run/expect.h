@@ -40,7 +40,7 @@ void expect_route(struct expect *x, uint32_t layer);
  * next call. NULL: too little has been learned so far to say anything. */
 const float *expect_chances(struct expect *x, enum lead lead, uint32_t layer, uint32_t row);
 
-/* How good predictions were, as a JSON object (docs/trace.md). */
+/* How good predictions were, as members of a JSON object (docs/trace.md). */
 void expect_json(const struct expect *x, struct str *out);
 
 #endif

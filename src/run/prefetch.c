@@ -213,7 +213,7 @@ static bool add_row(struct prefetch *p, const struct batch *b, enum lead lead, u
 }
 
 /* Hints those experts of a layer `ahead` visits away whose chance pays, likeliest first. */
-static void hint(struct prefetch *p, uint32_t layer, uint32_t ahead)
+static void hint(struct prefetch *p, uint32_t layer, uint32_t ahead, enum hint_lead lead)
 {
     uint32_t n = 0;
     for (uint32_t x = 0; x < p->engine->shape->experts; x++) {
@@ -225,7 +225,7 @@ static void hint(struct prefetch *p, uint32_t layer, uint32_t ahead)
         for (; at > 0 && p->hints[at - 1].probability < p->chance[x]; at--) {
             p->hints[at] = p->hints[at - 1];
         }
-        p->hints[at] = (struct prediction){{(uint16_t)layer, (uint16_t)x}, p->chance[x], ahead};
+        p->hints[at] = (struct prediction){{(uint16_t)layer, (uint16_t)x}, p->chance[x], ahead, lead};
     }
     p->named_layer = layer;
     if (p->hinting) {
@@ -270,7 +270,7 @@ void prefetch_step(struct prefetch *p, const struct batch *b, const int32_t *tok
         known = add_row(p, b, LEAD_START, p->first_layer, i, NULL);
     }
     if (known) {
-        hint(p, p->first_layer, 1);
+        hint(p, p->first_layer, 1, HINT_START);
     }
 }
 
@@ -311,7 +311,7 @@ int prefetch_layer(struct prefetch *p, const struct batch *b, const struct span 
         }
     }
     if (known) {
-        hint(p, layer + 1, 1);
+        hint(p, layer + 1, 1, HINT_LAYER);
     }
     return 0;
 }
@@ -334,7 +334,7 @@ void prefetch_next(struct prefetch *p, uint32_t layer, uint32_t used)
     uint32_t experts = p->engine->shape->experts, n = min_u32(experts, NEXT);
     p->named_layer = NOTHING;
     for (uint32_t x = 0; x < n; x++) {
-        p->hints[x] = (struct prediction){{(uint16_t)(layer + 1), (uint16_t)x}, (float)used / (float)experts, 1};
+        p->hints[x] = (struct prediction){{(uint16_t)(layer + 1), (uint16_t)x}, (float)used / (float)experts, 1, HINT_CHUNK};
     }
     store_hint(p->engine->store, p->hints, n);
 }
@@ -345,5 +345,9 @@ void prefetch_json(const struct prefetch *p, struct str *out)
         str_puts(out, "null");
         return;
     }
+    str_puts(out, "{");
     expect_json(p->expect, out);
+    str_puts(out, ", \"reads\": ");
+    ahead_json(store_ahead(p->engine->store), out);
+    str_puts(out, "}");
 }

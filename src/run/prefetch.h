@@ -52,7 +52,7 @@ void prefetch_done(struct prefetch *p, const struct batch *b);
  * experts of every layer: the first of the next one are read meanwhile. */
 void prefetch_next(struct prefetch *p, uint32_t layer, uint32_t used);
 
-/* How good the predictions of this run were, as a JSON object; "null" without any. */
+/* How good the predictions of this run were, and what came of reads, as a JSON object; "null" without any. */
 void prefetch_json(const struct prefetch *p, struct str *out);
 
 #endif

@@ -49,6 +49,9 @@ static int take_arrivals(struct store *s, int timeout_ms, uint16_t layer, struct
         if (s->observer != NULL) {
             s->observer->arrive(s->observer->ctx, a.key, a.status);
         }
+        if (x->given_up) {
+            store_settle(s, a.key, a.status);
+        }
         if (a.status < 0) {
             if (a.status != -ECANCELED && x->users > 0 && a.key.layer == layer && r == 0) {
                 r = error_set(e, failure.code, "%s", failure.text);

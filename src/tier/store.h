@@ -14,6 +14,7 @@
 #include "common/view.h"
 #include "src/base/counters.h"
 #include "src/model/names.h"
+#include "src/tier/ahead.h"
 #include "src/tier/key.h"
 #include "src/tier/load.h"
 
@@ -93,9 +94,13 @@ struct prediction {
     struct expert_key key;
     float probability;
     uint32_t ahead;
+    enum hint_lead lead;
 };
 
 /* Reads what it has idle slots for, in the order given, behind all that leases ask for; never moves out what stays. */
 void store_hint(struct store *s, const struct prediction *p, uint32_t n);
+
+/* What came of it so far. */
+const struct ahead *store_ahead(const struct store *s);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Owns: experts that are read before a lease asks for them: hinted ones, and those that were popular in earlier runs. Must not know: who
  * predicts. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,20 +10,40 @@
 
 /* ---- hints ---- */
 
+static void count(struct store *s, struct expert_key key, enum ahead_outcome o)
+{
+    ahead_count(&s->ahead, (enum hint_lead)expert_of(s, key)->lead, key.layer, o, expert_slots_bytes(&s->slots, key));
+}
+
 /* Ends the claim that a hint gave. */
-static void forget_prediction(struct store *s, uint32_t i, bool wasted)
+static void forget_prediction(struct store *s, uint32_t i)
 {
     struct expert_key key = s->predicted[i];
     s->predicted[i] = s->predicted[--s->n_predicted];
     expert_of(s, key)->predicted = false;
-    if (wasted) {
-        counter_add(s->wasted, 1);
-        counter_add(s->wasted_bytes, expert_slots_bytes(&s->slots, key));
-        if (expert_of(s, key)->state == READING) {
-            fetch_cancel(&s->fetch, expert_of(s, key)->slot);
-        }
-    }
     store_let_go(s, key);
+}
+
+/* Nobody has asked for it in time. What is under way is counted when its read has ended. */
+static void give_up(struct store *s, uint32_t i)
+{
+    struct expert_key key = s->predicted[i];
+    struct expert *x = expert_of(s, key);
+    if (x->state == READING) {
+        x->given_up = true;
+        fetch_cancel(&s->fetch, x->slot);
+    } else {
+        count(s, key, AHEAD_WASTED);
+    }
+    forget_prediction(s, i);
+}
+
+/* A lease may have asked for it after all. */
+void store_settle(struct store *s, struct expert_key key, int status)
+{
+    struct expert *x = expert_of(s, key);
+    x->given_up = false;
+    count(s, key, status == -ECANCELED ? AHEAD_CANCELLED : status == 0 && x->users > 0 ? AHEAD_LATE : AHEAD_WASTED);
 }
 
 /* Hints whose visit is past, or all, if a lease needs their slots. */
@@ -30,7 +51,7 @@ void store_expire_hints(struct store *s, bool all)
 {
     for (uint32_t i = 0; i < s->n_predicted;) {
         if (all || expert_of(s, s->predicted[i])->expires < s->visit) {
-            forget_prediction(s, i, true);
+            give_up(s, i);
         } else {
             i++;
         }
@@ -48,11 +69,11 @@ static uint32_t find_prediction(const struct store *s, struct expert_key key)
 
 void store_claim_hint(struct store *s, struct expert_key key)
 {
-    counter_add(expert_of(s, key)->state == READY ? s->useful : s->late, 1);
-    forget_prediction(s, find_prediction(s, key), false);
+    count(s, key, expert_of(s, key)->state == READY ? AHEAD_USEFUL : AHEAD_LATE);
+    forget_prediction(s, find_prediction(s, key));
 }
 
-void store_drop_hint(struct store *s, struct expert_key key) { forget_prediction(s, find_prediction(s, key), true); }
+void store_drop_hint(struct store *s, struct expert_key key) { give_up(s, find_prediction(s, key)); }
 
 /* Reads on what was hinted, into slots that nobody waits for. */
 void store_read_hinted(struct store *s)
@@ -70,6 +91,8 @@ void store_read_hinted(struct store *s)
         store_start(s, h->key, READ_PREDICTED);
         x->predicted = true;
         x->expires = h->expires;
+        x->lead = (uint8_t)(h->lead & 3);
+        count(s, h->key, AHEAD_BEGUN);
         s->predicted[s->n_predicted++] = h->key;
     }
     s->n_hints -= at;
@@ -84,13 +107,15 @@ void store_take_hints(struct store *s, const struct prediction *p, uint32_t n)
         evict_expect(&s->evict, p[i].key, s->visit + p[i].ahead, p[i].probability);
         x->expires = x->predicted ? s->visit + p[i].ahead : 0;
         if (x->state == ABSENT && s->n_hints < STORE_HINTS) {
-            s->hints[s->n_hints++] = (struct hint){p[i].key, s->visit + p[i].ahead};
+            s->hints[s->n_hints++] = (struct hint){p[i].key, s->visit + p[i].ahead, p[i].lead};
         }
     }
     if (store_start_all(s)) { /* who asks goes first */
         store_read_hinted(s);
     }
 }
+
+const struct ahead *store_ahead(const struct store *s) { return &s->ahead; }
 
 /* ---- popularity of earlier runs ---- */
 

@@ -24,7 +24,7 @@ void store_measure(const struct weights *w, uint32_t nodes, struct store_sizes *
     struct expert_slots_sizes sizes;
     expert_slots_measure(w, nodes, &sizes);
     uint64_t slots = sizes.experts + 2ull * w->shape.experts_used; /* at most: all but one stay, and staging */
-    uint64_t beside = slots * (sizeof(double) + sizeof(struct evict_entry) + sizeof(struct evict_slot) + sizeof(struct fetch_flight));
+    uint64_t beside = slots * (sizeof(double) + sizeof(struct evict_entry) + sizeof(struct evict_slot) + sizeof(struct fetch_flight)) + (uint64_t)HINT_LEADS * shape_all_layers(&w->shape) * sizeof(struct ahead_cell);
     *ret = (struct store_sizes){.experts = sizes.experts, .scales = sizes.scales,
                                 .tables = own_tables_bytes(w, slots) + expert_slots_table_bytes(w, nodes, slots) + beside};
     for (uint32_t k = 0; k < nodes; k++) {
@@ -79,10 +79,6 @@ static int register_counters(struct store *s, struct counters *c, struct error *
         {&s->read, "expert.nvme.hits", "of them read from a drive"},
         {&s->read_bytes, "expert.nvme.bytes", "bytes of those"},
         {&s->admitted, "expert.ram.admitted", "experts that came to stay in RAM"},
-        {&s->useful, "prefetch.useful", "experts read ahead that were there when asked for"},
-        {&s->late, "prefetch.late", "experts read ahead that were on their way when asked for"},
-        {&s->wasted, "prefetch.wasted", "experts read ahead that nobody asked for in time"},
-        {&s->wasted_bytes, "prefetch.wasted_bytes", "bytes of those, what was given up before it was read included"},
         {&s->demand_us, "expert.nvme.demand_us", "microseconds in which a lease waited for a drive"},
         {&s->demand_bytes, "expert.nvme.demand_bytes", "bytes that came in that time"},
         {&s->drive_bytes, "expert.nvme.drive_bytes", "bytes that came from a drive at any time, asked for or ahead"},
@@ -93,7 +89,7 @@ static int register_counters(struct store *s, struct counters *c, struct error *
             return error_set(e, -ENOSPC, "the table of counters is full");
         }
     }
-    return 0;
+    return ahead_init(&s->ahead, s->layers, c, e);
 }
 
 void store_each(const struct store *s, void (*use)(void *ctx, struct expert_key key, uint32_t index), void *ctx)
@@ -219,6 +215,7 @@ void store_destroy(struct store *s)
         fetch_deinit(&s->fetch);
     }
     evict_deinit(&s->evict);
+    ahead_deinit(&s->ahead);
     heat_deinit(&s->heat);
     expert_slots_deinit(&s->slots);
     buffer_deinit(&s->tables);

@@ -12,14 +12,18 @@
 
 enum { STORE_HINTS = 256 };
 
+_Static_assert(HINT_LEADS <= 4, "struct expert keeps a lead in two bits");
+
 enum expert_state { ABSENT, READING, READY };
 
 struct expert {
     uint32_t slot;    /* READING, READY */
     uint16_t users;   /* leases that ask for it or hold it */
     uint8_t state;
-    bool predicted;   /* was read for a hint, and no lease has asked for it since */
-    uint64_t expires; /* predicted: the visit it is for */
+    bool predicted : 1;  /* was read for a hint, and no lease has asked for it since */
+    bool given_up : 1;   /* READING: for a hint whose visit is past */
+    uint8_t lead : 2;    /* predicted, given_up: of that hint */
+    uint64_t expires;    /* predicted: the visit it is for */
 };
 
 enum entry_stage { ASKED, HELD, RETURNED };
@@ -48,6 +52,7 @@ struct store {
     struct hint {
         struct expert_key key;
         uint64_t expires;         /* the visit it is for */
+        enum hint_lead lead;
     } *hints;                     /* [STORE_HINTS] of which n_hints wait for an idle slot, likeliest first */
     uint32_t n_hints;
     struct expert_key *warm;      /* [slots.n] of which n_warm stay and are still to be read, hottest last */
@@ -61,7 +66,8 @@ struct store {
     struct expert_key *missed;    /* [experts] of the visit */
     struct evict_answer *answers; /* [experts] */
     uint32_t *found;              /* [experts] */
-    struct counter *hits, *hit_bytes, *misses, *read, *read_bytes, *admitted, *useful, *late, *wasted, *wasted_bytes, *demand_us, *demand_bytes, *drive_bytes;
+    struct counter *hits, *hit_bytes, *misses, *read, *read_bytes, *admitted, *demand_us, *demand_bytes, *drive_bytes;
+    struct ahead ahead;
     const struct store_observer *observer; /* or NULL */
     struct reader_load told; /* what the last three counted */
 };
@@ -100,5 +106,8 @@ void store_claim_hint(struct store *s, struct expert_key key); /* a lease asks f
 
 /* store_ahead.c: the read of an expert that a hint has claimed has failed; its slot is spare again. */
 void store_drop_hint(struct store *s, struct expert_key key);
+
+/* store_ahead.c: the read of an expert that was given up has ended like this. */
+void store_settle(struct store *s, struct expert_key key, int status);
 
 #endif

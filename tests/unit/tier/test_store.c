@@ -126,7 +126,7 @@ static void test_leases(void **state)
         assert_true(e.text[0] != '\0');
     }
     assert_int_equal(begin(s, keys, 0, &l, &e), -EINVAL);
-    store_hint(s, &(struct prediction){{1, 3}, 0.5f, 1}, 1);
+    store_hint(s, &(struct prediction){{1, 3}, 0.5f, 1, HINT_LAYER}, 1);
     store_destroy(s);
     close_model(&f);
 }
@@ -313,16 +313,21 @@ static void test_hints(void **state)
     open_model(&t.f, DEMO);
     open_store(&t, 0, 4, 1);
     struct expert_key keys[] = {{2, 4}, {2, 5}, {2, 60}}, other[] = {{1, 1}, {1, 2}, {1, 3}, {1, 4}, {1, 5}, {1, 6}, {1, 7}, {1, 8}};
-    struct prediction p[] = {{{2, 4}, 0.9f, 1}, {{2, 5}, 0.8f, 1}, {{2, 6}, 0.7f, 1}, {{2, 7}, 0.6f, 1}, {{2, 8}, 0.5f, 1}};
+    struct prediction p[] = {{{2, 4}, 0.9f, 1, HINT_LAYER}, {{2, 5}, 0.8f, 1, HINT_LAYER}, {{2, 6}, 0.7f, 1, HINT_LAYER}, {{2, 7}, 0.6f, 1, HINT_LAYER}, {{2, 8}, 0.5f, 1, HINT_LAYER}};
     struct lease *l;
     store_hint(t.store, p, 5); /* a quarter of the slots takes none */
     assert_int_equal(begin(t.store, keys, 3, &l, NULL), 0);
     drain(&t, l, 3, 3);
     assert_int_equal(count(&t, "prefetch.useful") + count(&t, "prefetch.late"), 2);
-    assert_int_equal(count(&t, "prefetch.wasted"), 0); /* this was their visit */
+    assert_int_equal(count(&t, "prefetch.wasted") + count(&t, "prefetch.cancelled"), 0); /* this was their visit */
     assert_int_equal(begin(t.store, other, 8, &l, NULL), 0);
-    assert_int_equal(count(&t, "prefetch.wasted"), 1); /* what was not begun costs nothing */
     drain(&t, l, 8, 8);
+    for (int i = 0; i < 1000 && count(&t, "prefetch.wasted") + count(&t, "prefetch.cancelled") == 0; i++) { /* its read may take a while to end */
+        assert_int_equal(begin(t.store, other, 8, &l, NULL), 0);
+        drain(&t, l, 8, 8);
+    }
+    assert_int_equal(count(&t, "prefetch.wasted") + count(&t, "prefetch.cancelled"), 1); /* what was not begun costs nothing */
+    assert_int_equal(count(&t, "prefetch.begun"), 3);
     store_hint(t.store, p, 5);
     store_destroy(t.store); /* with reads in flight */
     close_model(&t.f);
@@ -562,11 +567,87 @@ static void test_hints_that_fail(void **state)
     assert_int_equal(begin(t.store, &(struct expert_key){1, 3}, 1, &l, NULL), 0);
     drain(&t, l, 1, 1);
     for (int i = 0; i < 1000; i++) { /* far more than there are slots */
-        store_hint(t.store, &(struct prediction){{2, 10}, 0.9f, 1}, 1);
+        store_hint(t.store, &(struct prediction){{2, 10}, 0.9f, 1, HINT_LAYER}, 1);
     }
     assert_in_range(count(&t, "prefetch.wasted"), 999, 1000); /* the last one may not have come yet */
     assert_int_equal(begin(t.store, &(struct expert_key){2, 11}, 1, &l, NULL), 0);
     drain(&t, l, 1, 1);
+    store_destroy(t.store);
+    close_model(&t.f);
+}
+
+/* Of a lead, or of all: begun, useful, late, wasted, cancelled. Bytes go with them. */
+static void assert_ahead(const struct streaming *t, uint32_t lead, const uint32_t want[AHEAD_OUTCOMES])
+{
+    const uint64_t each = 3 * 16384 + 3 * 2 * sizeof(float); /* bytes of an expert of the demo model */
+    for (int o = 0; o < AHEAD_OUTCOMES; o++) {
+        assert_int_equal(count(t, ahead_counter_name(lead, (enum ahead_outcome)o, false)), want[o]);
+        assert_int_equal(count(t, ahead_counter_name(lead, (enum ahead_outcome)o, true)), want[o] * each);
+    }
+}
+
+/* Every read that was begun for a hint comes to one end, counted by lead and layer. */
+static void test_what_comes_of_hints(void **state)
+{
+    (void)state;
+    enum { RULES = 4 };
+    static const struct expert_key slow[RULES] = {{2, 10}, {3, 10}, {4, 10}, {5, 10}};
+    struct faulty_rule rules[RULES];
+    struct streaming t = {0};
+    struct reader *r;
+    struct lease *l;
+    open_model(&t.f, DEMO);
+    for (int i = 0; i < RULES; i++) { /* all but one come with their last matrix, or fail there; {3, 10} with its first */
+        const struct expert_refs *x = &t.f.weights->layers[slow[i].layer].experts[slow[i].expert];
+        const struct weight_ref *ref = i == 1 ? &x->gate : &x->down;
+        rules[i] = (struct faulty_rule){i == 3 ? FAULTY_FAIL : FAULTY_LATE, .file = ref->file, .at = ref->offset, .status = i == 3 ? -EIO : 0, .times = 1};
+    }
+    assert_int_equal(reader_faulty_create(&(struct reader_options){.depth = 1, .requests = REQUESTS}, rules, RULES, &r, NULL), 0);
+    open_store_with(&t, r, 5, 8, 1);
+    const struct store_visit resident = {.keys = &(struct expert_key){1, 1}, .n = 1};
+    for (int i = 0; i < 2; i++) { /* to be asked for without a read */
+        visit(&t, &resident);
+    }
+    store_hint(t.store, &(struct prediction){{2, 4}, 0.9f, 1, HINT_START}, 1);
+    visit(&t, &(struct store_visit){.keys = &(struct expert_key){2, 4}, .n = 1});
+    assert_ahead(&t, HINT_START, (const uint32_t[]){1, 1, 0, 0, 0});
+
+    store_hint(t.store, &(struct prediction){{2, 10}, 0.9f, 1, HINT_LAYER}, 1);
+    assert_int_equal(begin(t.store, &(struct expert_key){2, 10}, 1, &l, NULL), 0);
+    assert_ahead(&t, HINT_LAYER, (const uint32_t[]){1, 0, 1, 0, 0});
+    reader_faulty_release(r);
+    drain(&t, l, 1, 1);
+
+    store_hint(t.store, (const struct prediction[]){{{3, 5}, 0.9f, 1, HINT_TOKEN}, {{5, 10}, 0.9f, 3, HINT_TOKEN}}, 2); /* nobody asks for the first, the other fails */
+    for (int i = 0; i < 2; i++) {
+        visit(&t, &resident);
+    }
+    assert_ahead(&t, HINT_TOKEN, (const uint32_t[]){2, 0, 0, 2, 0});
+
+    store_hint(t.store, (const struct prediction[]){{{3, 10}, 0.9f, 1, HINT_LAYER}, {{3, 11}, 0.9f, 1, HINT_LAYER}}, 2); /* the second waits behind the first */
+    for (int i = 0; i < 3; i++) {
+        visit(&t, &resident);
+    }
+    assert_ahead(&t, HINT_LAYER, (const uint32_t[]){3, 0, 1, 0, 1});
+    reader_faulty_release(r);
+    visit(&t, &resident);
+    assert_ahead(&t, HINT_LAYER, (const uint32_t[]){3, 0, 1, 0, 2});
+
+    store_hint(t.store, &(struct prediction){{4, 10}, 0.9f, 1, HINT_CHUNK}, 1); /* asked for when it was given up, and comes all the same */
+    for (int i = 0; i < 2; i++) {
+        visit(&t, &resident);
+    }
+    assert_ahead(&t, HINT_CHUNK, (const uint32_t[]){1, 0, 0, 0, 0});
+    assert_int_equal(begin(t.store, &(struct expert_key){4, 10}, 1, &l, NULL), 0);
+    reader_faulty_release(r);
+    drain(&t, l, 1, 1);
+    assert_ahead(&t, HINT_CHUNK, (const uint32_t[]){1, 0, 1, 0, 0});
+    assert_ahead(&t, HINT_LEADS, (const uint32_t[]){7, 1, 2, 2, 2});
+
+    const struct ahead *a = store_ahead(t.store);
+    assert_int_equal(a->cells[HINT_LAYER * a->layers + 2].n[AHEAD_LATE], 1);
+    assert_int_equal(a->cells[HINT_LAYER * a->layers + 3].n[AHEAD_CANCELLED], 2);
+    assert_int_equal(a->cells[HINT_TOKEN * a->layers + 5].n[AHEAD_WASTED], 1);
     store_destroy(t.store);
     close_model(&t.f);
 }
@@ -578,6 +659,7 @@ int main(void)
         cmocka_unit_test(test_two_leases),     cmocka_unit_test(test_hints),  cmocka_unit_test(test_damaged_expert), cmocka_unit_test(test_changed_file),
         cmocka_unit_test(test_heat_file),      cmocka_unit_test(test_prompts_move_nobody_out),
         cmocka_unit_test(test_failed_and_late_reads), cmocka_unit_test(test_hints_that_fail),
+        cmocka_unit_test(test_what_comes_of_hints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
