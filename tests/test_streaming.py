@@ -146,6 +146,17 @@ def test_popularity_is_kept():
         assert first[:2] == second[:2] == answer(cases.DEMO)[:2]
         misses = [x[2]["timings"]["cache"]["ram"]["misses"] for x in (first, second)]
         assert misses[1] < misses[0], misses
+        sizes = []
+        for mtp in ("off", "on", "off", "on"):  # one file serves all; the MTP layer's part comes with the first run that has it, and stays
+            assert answer(cases.DEMO, "--expert-ram", "50%", "--heat", heat, "--mtp", mtp)[:1] == first[:1]
+            sizes.append(os.path.getsize(heat))
+        assert len(set(sizes)) == 1, sizes
+        plain = os.path.join(home, "plain")
+        sizes = []
+        for mtp in ("off", "on"):
+            answer(cases.DEMO, "--expert-ram", "50%", "--heat", plain, "--mtp", mtp)
+            sizes.append(os.path.getsize(plain))
+        assert sizes[1] == sizes[0] + 64 * 4, sizes
         cases.sluice("run", "-m", V3, "--tokens", "1,2", "-n", "1", "--temp", "0", "--heat", heat, status=1)
         readme = os.path.join(cases.ROOT, "README.md")
         run = cases.sluice("run", "-m", cases.DEMO, "--raw", "-p", "a", "-n", "1", "--heat", readme, status=1)

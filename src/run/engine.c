@@ -11,6 +11,7 @@
 
 #include "src/run/bulk_choice.h"
 #include "src/run/engine_nodes.h"
+#include "src/run/heats.h"
 #include "src/run/prefetch.h"
 #include "src/run/probe.h"
 #include "src/run/profiles.h"
@@ -367,8 +368,9 @@ static void hash_ref(XXH3_state_t *h, const struct weight_ref *w)
     XXH3_128bits_update(h, facts, sizeof(facts));
 }
 
-/* Of the shape and its rules, the tensor table and the norm weights: tells models of one shape apart without reading every weight. */
-static int fingerprint(struct engine *g, struct error *e)
+/* Of the shape and its rules, the tensor table and the norm weights: tells models of one shape apart without reading every weight.
+ * MTP layers count as asked. */
+static int fingerprint(const struct engine *g, uint32_t mtp_layers, char ret[FINGERPRINT], struct error *e)
 {
     const struct shape *s = g->shape;
     XXH3_state_t *h = XXH3_createState();
@@ -376,12 +378,12 @@ static int fingerprint(struct engine *g, struct error *e)
         return error_nomem(e, "fingerprint", 1024);
     }
     XXH3_128bits_reset(h);
-    uint32_t dims[] = {s->vocab, s->hidden, s->layers, s->mtp_layers, s->heads, s->kv_lora, s->nope, s->rope, s->v_head, s->experts, s->experts_used};
+    uint32_t dims[] = {s->vocab, s->hidden, s->layers, mtp_layers, s->heads, s->kv_lora, s->nope, s->rope, s->v_head, s->experts, s->experts_used};
     double rules[] = {s->rope_theta, s->yarn, s->yarn_factor, s->yarn_beta_fast, s->yarn_beta_slow, s->yarn_original, s->yarn_truncate, s->rope_magnitude,
                       s->rope_half_split, s->attn_scale, (double)s->routed_factor, s->groups, s->groups_used, s->score, s->group, s->normalise, (double)s->rms_eps, (double)s->inner_eps};
     XXH3_128bits_update(h, dims, sizeof(dims));
     XXH3_128bits_update(h, rules, sizeof(rules));
-    for (uint32_t l = 0; g->weights && l < shape_all_layers(s); l++) {
+    for (uint32_t l = 0; g->weights && l < s->layers + mtp_layers; l++) {
         for (uint32_t role = 0; role < ROLE_COUNT; role++) {
             hash_ref(h, &g->weights->layers[l].role[role]);
             const float *v = g->resident->layers[l].vector[role];
@@ -394,28 +396,15 @@ static int fingerprint(struct engine *g, struct error *e)
         }
     }
     XXH128_hash_t d = XXH3_128bits_digest(h);
-    snprintf(g->fingerprint, sizeof(g->fingerprint), "%016llx%016llx", (unsigned long long)d.high64, (unsigned long long)d.low64);
+    snprintf(ret, FINGERPRINT, "%016llx%016llx", (unsigned long long)d.high64, (unsigned long long)d.low64);
     XXH3_freeState(h);
     return 0;
 }
 
-/* A new file is written at once: a path that cannot be written is told before an hour of work. */
-static int open_heat(struct engine *g, struct error *e)
+static int fingerprints(struct engine *g, struct error *e)
 {
-    const char *path = g->settings.heat;
-    if (path == NULL || g->store == NULL) {
-        return 0;
-    }
-    int r = store_read_heat(g->store, path, g->fingerprint, e);
-    return r == -ENOENT ? store_write_heat(g->store, path, g->fingerprint, e) : r;
-}
-
-static void close_heat(struct engine *g)
-{
-    struct error e = {0};
-    if (g->settings.heat != NULL && g->open && store_write_heat(g->store, g->settings.heat, g->fingerprint, &e) < 0) {
-        log_print(&g->log, LOG_NOTICE, "popularity of experts is not kept: %s", e.text);
-    }
+    int r = fingerprint(g, g->shape->mtp_layers, g->fingerprint, e);
+    return r < 0 ? r : fingerprint(g, 0, g->main_fingerprint, e);
 }
 
 static int open_all(struct engine *g, const struct settings *settings, const struct engine_hooks *hooks, struct error *e)
@@ -445,9 +434,9 @@ static int open_all(struct engine *g, const struct settings *settings, const str
     announce_choices(g);
     r = g->script ? 0 : drives_init(g, e);
     r = r < 0 ? r : open_pool_and_weights(g, hooks, &flags, threads, e);
-    r = r < 0 ? r : fingerprint(g, e);
-    r = r < 0 ? r : open_heat(g, e);
-    return r < 0 || g->store == NULL ? r : prefetch_create(g, &g->prefetch, e);
+    r = r < 0 ? r : fingerprints(g, e);
+    r = r < 0 || g->store == NULL ? r : prefetch_create(g, &g->prefetch, e);
+    return r < 0 ? r : heats_open(g, e);
 }
 
 int engine_open(const struct settings *settings, const struct engine_hooks *hooks, struct engine **ret, struct error *e)
@@ -475,7 +464,7 @@ void engine_close(struct engine *g)
     if (!g) {
         return;
     }
-    close_heat(g);
+    heats_close(g);
     prefetch_destroy(g->prefetch);
     steps_deinit(g);
     store_destroy(g->store);

@@ -40,6 +40,8 @@ struct step;
 struct foresee;
 struct prefetch;
 
+enum { FINGERPRINT = 33 }; /* characters of one, its end included */
+
 struct engine {
     bool open;                /* engine_open succeeded */
     uint64_t spare;           /* of engine_hooks */
@@ -91,7 +93,8 @@ struct engine {
     uint32_t n_steps_down;
     uint64_t load_bytes;
     double load_seconds;
-    char fingerprint[33]; /* of shape and tensor table: saved sessions carry it */
+    char fingerprint[FINGERPRINT];      /* of shape and tensor table: saved sessions carry it */
+    char main_fingerprint[FINGERPRINT]; /* the same without the MTP layers: what does not depend on --mtp carries it */
 
     struct counter *tokens_prefill, *tokens_decode, *weight_bytes, *drafts_made, *drafts_accepted;
 };

@@ -59,10 +59,12 @@ void store_destroy(struct store *s); /* waits for reads in flight; accepts NULL 
 const struct slot_buffers *store_buffers(const struct store *s);
 bool store_streams(const struct store *s); /* not all experts stay */
 
-/* Popularity of experts: read after create, if there is such a file - and those used most are read into RAM in the background -,
- * written to be read by a later run. Refusals as of heat_file.h; -ENOENT: no such file. */
-int store_read_heat(struct store *s, const char *path, const char *fingerprint, struct error *e);
-int store_write_heat(const struct store *s, const char *path, const char *fingerprint, struct error *e);
+/* Popularity of experts that an earlier run found, for a store in which nothing has been used: uses [layers][experts] of the first so
+ * many layers. Those used most are read into RAM in the background. */
+int store_warm(struct store *s, const float *uses, uint32_t layers, struct error *e);
+
+/* Popularity so far: ret [all layers][experts], MTP layers included where the model has them. */
+void store_uses(const struct store *s, float *ret);
 
 /* What a layer of a step uses. */
 struct store_visit {

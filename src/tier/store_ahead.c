@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/tier/heat_file.h"
 #include "src/tier/store_state.h"
 
 /* ---- hints ---- */
@@ -175,13 +174,21 @@ static int warm_up(struct store *s, struct error *e)
     return 0;
 }
 
-int store_read_heat(struct store *s, const char *path, const char *fingerprint, struct error *e)
+int store_warm(struct store *s, const float *uses, uint32_t layers, struct error *e)
 {
-    int r = heat_file_read(&s->heat, path, fingerprint, e);
-    return r < 0 || s->all ? r : warm_up(s, e);
+    for (uint32_t l = 0; l < layers && l < s->layers; l++) {
+        for (uint32_t x = 0; x < s->experts; x++) {
+            heat_use(&s->heat, (struct expert_key){(uint16_t)l, (uint16_t)x}, (double)uses[(size_t)l * s->experts + x]);
+        }
+    }
+    return s->all ? 0 : warm_up(s, e);
 }
 
-int store_write_heat(const struct store *s, const char *path, const char *fingerprint, struct error *e)
+void store_uses(const struct store *s, float *ret)
 {
-    return heat_file_write(&s->heat, path, fingerprint, e);
+    for (uint32_t l = 0; l < s->layers; l++) {
+        for (uint32_t x = 0; x < s->experts; x++) {
+            ret[(size_t)l * s->experts + x] = (float)heat_value(&s->heat, (struct expert_key){(uint16_t)l, (uint16_t)x});
+        }
+    }
 }
