@@ -1,36 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Owns: the choice of a draft length (governor.h). Times of different lengths are compared only with their neighbours in
- * time, as ratios: the pace of a machine changes, the cost of a row less so. A length that was not measured is taken to be
- * cheap, so it is tried until it is known. Later its neighbours are tried now and then, out of an allowance: a share of the
- * time that went by, less what such tries have cost. So a change is noticed, and a model for which drafting loses pays the
- * share and no more. While there are drafts, a step without them comes at intervals: soon after a change, then rarely. */
+ * time, as ratios: the pace of a machine changes, the cost of a row less so. Weights are counted, so they are known from one
+ * step: it costs at least what it reads more of them, however noisy its time. A length is tried when those before it say that
+ * it pays. Later 0 and the neighbours of the best length are tried now and then, out of an allowance: a share of the time
+ * that went by, less what such tries have cost. So a change is noticed, and a model for which drafting loses pays the share
+ * and no more. */
 #include "src/run/governor.h"
 
 #include <string.h>
 
 static const double
-    PRIOR_RIGHT = 0.7, PRIOR_WEIGHT = 2, /* before anything was compared: worth a try, forgotten after a few */
+    PRIOR_RIGHT = 0.65, PRIOR_WEIGHT = 2, /* before anything was compared: worth a try */
     FADE = 1 - 1.0 / 64,                 /* of what was compared: text changes */
+    WEIGHTS_FADE = 1 - 1.0 / 8,
+    MARGIN = 1.04,                       /* by which drafting has to be better than not drafting */
     LEAST_ROW = 0.03,                    /* of a step: what a draft and its row cost at least */
-    CHEAP_ROW = 0.3,                     /* what they are taken to cost before they were measured */
-    SHARE = 0.005,                       /* of the time that tries may lose */
+    FIRST_ROW = 0.3,                     /* what the first one is taken to cost before it was measured */
+    NOISE = 1.4,                         /* a step that takes longer than so many times what its weights say was disturbed */
+    SHARE = 0.0018,                      /* of the time that tries may lose */
     PATIENCE = 2;                        /* steps of time that the allowance may grow to */
 
-enum {
-    KNOWN = 3, /* measurements until a median counts */
-    INTERVAL_LEAST = 4, INTERVAL_MOST = 64,
-};
+enum { FIRST = 4 }; /* steps without drafts before one is tried */
 
 void governor_init(struct governor *g, uint32_t most)
 {
     memset(g, 0, sizeof(*g));
-    g->interval = INTERVAL_LEAST;
     g->most = most < GOVERNOR_MOST ? most : GOVERNOR_MOST;
 }
 
+/* Before it is known it is as that of the depth before. */
 double governor_acceptance(const struct governor *g, uint32_t depth)
 {
-    return (g->taken[depth - 1] + PRIOR_RIGHT * PRIOR_WEIGHT) / (g->tried[depth - 1] + PRIOR_WEIGHT);
+    double right = PRIOR_RIGHT;
+    for (uint32_t i = 0; i < depth; i++) {
+        right = (g->taken[i] + right * PRIOR_WEIGHT) / (g->tried[i] + PRIOR_WEIGHT);
+    }
+    return right;
 }
 
 /* Tokens that a step with so many drafts is expected to give. */
@@ -44,17 +49,15 @@ static double tokens(const struct governor *g, uint32_t drafts)
     return sum;
 }
 
-static bool known(const struct governor *g, uint32_t drafts) { return drafts == 0 || g->samples[drafts] >= KNOWN; }
+static bool known(const struct governor *g, uint32_t drafts) { return drafts == 0 || g->samples[drafts] > 0; }
 
-/* Measured; with few measurements at most what it would be if rows were cheap. */
+/* Measured, or one row more than what was. */
 static double cost(const struct governor *g, uint32_t drafts)
 {
-    uint32_t below = drafts;
-    while (!known(g, below)) {
-        below--;
+    if (known(g, drafts)) {
+        return drafts == 0 ? 1 : g->cost[drafts];
     }
-    double cheap = (below == 0 ? 1 : g->cost[below]) + CHEAP_ROW * (drafts - below);
-    return drafts == below || g->samples[drafts] == 0 || g->cost[drafts] > cheap ? cheap : g->cost[drafts];
+    return drafts == 1 ? 1 + FIRST_ROW : 2 * cost(g, drafts - 1) - cost(g, drafts - 2);
 }
 
 /* Tokens in the time of a step without drafts. */
@@ -74,35 +77,34 @@ static uint32_t best(const struct governor *g)
 {
     uint32_t b = 0;
     for (uint32_t k = 1; k <= deepest(g); k++) {
-        b = rate(g, k) > rate(g, b) ? k : b;
+        b = rate(g, k) > rate(g, b) * (b == 0 ? MARGIN : 1) ? k : b;
     }
     return b;
 }
 
-/* The allowance covers what a try costs, or has grown as far as it does: what was measured once may be wrong by now. */
-static bool affordable(const struct governor *g, uint32_t drafts, uint32_t b)
+/* Of a step, against the best length; in steps without drafts. */
+static double loss(const struct governor *g, uint32_t drafts, uint32_t b)
 {
-    double lost = cost(g, drafts) - tokens(g, drafts) / rate(g, b), full = PATIENCE / 2 * cost(g, b);
-    return (lost < full ? lost : full) <= g->allowance;
+    double lost = cost(g, drafts) - tokens(g, drafts) / rate(g, b);
+    return lost > 0 ? lost : 0;
 }
 
-/* Of the neighbours of the best length, the one that was measured the longest time ago is tried next, as soon as the allowance
- * has grown to it: the cheaper one does not come first. */
+/* Of 0 and the neighbours of the best length, the one that was measured the longest time ago is tried next, as soon as the
+ * allowance covers what that costs, or has grown as far as it does: what was measured once may be wrong by now. */
 uint32_t governor_choose(const struct governor *g)
 {
-    if (g->most == 0 || g->count < KNOWN) {
+    if (g->most == 0 || g->count < FIRST) {
         return 0;
     }
     uint32_t b = best(g), next = b;
-    if (b > 0 && g->count - g->last[0] >= g->interval) {
-        return 0;
-    }
-    for (uint32_t k = b > 1 ? b - 1 : 1; k <= b + 1 && k <= deepest(g); k++) {
-        if (k != b && (next == b || g->last[k] < g->last[next])) {
+    for (uint32_t k = 0; k <= b + 1 && k <= deepest(g); k++) {
+        bool other = k != b && (k == 0 || k + 1 >= b);
+        if (other && (next == b || g->last[k] < g->last[next])) {
             next = k;
         }
     }
-    return g->count - g->last[next] > GOVERNOR_SAMPLES && affordable(g, next, b) ? next : b;
+    double lost = loss(g, next, b), full = PATIENCE / 2 * cost(g, b);
+    return g->count - g->last[next] > GOVERNOR_SAMPLES && (lost < full ? lost : full) <= g->allowance ? next : b;
 }
 
 static double median(const double *values, uint32_t n)
@@ -118,18 +120,22 @@ static double median(const double *values, uint32_t n)
     return sorted[(n - 1) / 2];
 }
 
+/* What was measured, within what its weights say. */
 static void add_cost(struct governor *g, uint32_t drafts, double c)
 {
-    double least = 1 + LEAST_ROW * drafts;
+    double least = g->weights[drafts] / g->weights[0], rows = 1 + LEAST_ROW * drafts;
+    least = least > rows ? least : rows;
+    c = c < least ? least : c > NOISE * least ? NOISE * least : c;
     uint32_t n = g->samples[drafts]++;
-    g->sample[drafts][n % GOVERNOR_SAMPLES] = c > least ? c : least;
+    g->sample[drafts][n % GOVERNOR_SAMPLES] = c;
     g->cost[drafts] = median(g->sample[drafts], n < GOVERNOR_SAMPLES ? n + 1 : GOVERNOR_SAMPLES);
 }
 
-/* The length of most of the latest n steps, and what a step without drafts would have taken among them, in *ret_pace. */
-static uint32_t usual(const struct governor *g, uint32_t n, double *ret_pace)
+/* The length of most of the latest steps, and what a step without drafts would have taken among them, in *ret_pace. */
+static uint32_t usual(const struct governor *g, double *ret_pace)
 {
     double paces[GOVERNOR_SAMPLES];
+    uint32_t n = g->count < GOVERNOR_SAMPLES ? (uint32_t)g->count : GOVERNOR_SAMPLES;
     uint32_t steps[GOVERNOR_MOST + 1] = {0}, most = 0;
     for (uint32_t i = 0; i < n; i++) {
         paces[i] = g->seconds[i] / cost(g, g->length[i]);
@@ -146,26 +152,24 @@ static uint32_t usual(const struct governor *g, uint32_t n, double *ret_pace)
 static void compare(struct governor *g, uint32_t drafts, double s)
 {
     double pace;
-    uint32_t n = g->count < GOVERNOR_SAMPLES ? (uint32_t)g->count : GOVERNOR_SAMPLES, most = usual(g, n, &pace), b = best(g);
-    double c = s / pace, lost = drafts == b || drafts == 0 ? 0 : c - tokens(g, drafts) / rate(g, b), full = PATIENCE * cost(g, b);
-    lost = lost < 0 ? 0 : lost > 2 * full ? 2 * full : lost; /* beyond that the machine was busy */
-    g->allowance += SHARE * cost(g, drafts) - lost;
-    g->allowance = g->allowance > full ? full : g->allowance;
+    uint32_t b = best(g), most = usual(g, &pace);
     if (drafts != most) {
-        add_cost(g, drafts > 0 ? drafts : most, drafts > 0 ? c : cost(g, most) / c);
+        add_cost(g, drafts > 0 ? drafts : most, drafts > 0 ? s / pace : cost(g, most) * pace / s);
     }
+    double full = PATIENCE * cost(g, b);
+    g->allowance += SHARE * cost(g, drafts) - (drafts == b ? 0 : loss(g, drafts, b));
+    g->allowance = g->allowance > full ? full : g->allowance;
 }
 
-void governor_step(struct governor *g, uint32_t drafts, double s)
+void governor_step(struct governor *g, uint32_t drafts, double s, double weights)
 {
     if (g->most == 0 || drafts > g->most || !(s > 0)) {
         return;
     }
-    if (g->count >= KNOWN) {
+    double *w = &g->weights[drafts];
+    *w = *w > 0 ? *w * WEIGHTS_FADE + weights * (1 - WEIGHTS_FADE) : weights;
+    if (g->count >= FIRST) {
         compare(g, drafts, s);
-        uint32_t b = best(g);
-        g->interval = b != g->chosen ? INTERVAL_LEAST : drafts > 0 || g->interval >= INTERVAL_MOST ? g->interval : 2 * g->interval;
-        g->chosen = b;
     }
     g->seconds[g->count % GOVERNOR_SAMPLES] = s;
     g->length[g->count % GOVERNOR_SAMPLES] = drafts;

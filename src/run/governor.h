@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Owns: how many drafts ride with the next token: the number that gives most tokens per second by what was measured. A
- * pure struct, times come in. What more rows cost - their distinct experts above all - is in the measured times. Must not
+ * pure struct, times and weight bytes come in. What more rows cost - their distinct experts above all - is in them. Must not
  * know: layers, clocks. */
 #ifndef SLUICE_RUN_GOVERNOR_H
 #define SLUICE_RUN_GOVERNOR_H
@@ -15,14 +15,13 @@ struct governor {
     double tried[GOVERNOR_MOST], taken[GOVERNOR_MOST]; /* drafts of depth i + 1 that were compared, and those that were right; both fade */
     double seconds[GOVERNOR_SAMPLES];                  /* of the latest steps, of any length */
     uint32_t length[GOVERNOR_SAMPLES];                 /* theirs */
-    double sample[GOVERNOR_MOST + 1][GOVERNOR_SAMPLES]; /* of so many drafts: the latest costs */
+    double weights[GOVERNOR_MOST + 1];                 /* of so many drafts: bytes of weights that a step reads; fades */
+    double sample[GOVERNOR_MOST + 1][GOVERNOR_SAMPLES]; /* the latest costs */
     double cost[GOVERNOR_MOST + 1];                    /* their median: time of a step, as a multiple of one without drafts */
     uint32_t samples[GOVERNOR_MOST + 1];               /* in all */
     uint64_t last[GOVERNOR_MOST + 1];                  /* number of the latest step with so many */
     uint64_t count;                                    /* steps in all */
-    double allowance;                                  /* steps' worth of time that may be lost to trying longer and shorter drafts */
-    uint32_t chosen;                                   /* the best length when it was last looked at */
-    uint32_t interval;                                 /* steps until one without drafts shows what drafting is worth */
+    double allowance;                                  /* steps' worth of time that may be lost to trying other lengths */
 };
 
 void governor_init(struct governor *g, uint32_t most);
@@ -30,8 +29,8 @@ void governor_init(struct governor *g, uint32_t most);
 /* Drafts for the next step, 0..most. */
 uint32_t governor_choose(const struct governor *g);
 
-/* A step with so many drafts took so long. */
-void governor_step(struct governor *g, uint32_t drafts, double seconds);
+/* A step with so many drafts took so long and read so many bytes of weights, from wherever they lay. */
+void governor_step(struct governor *g, uint32_t drafts, double seconds, double weights);
 
 /* The draft of this depth (1: the first) was the token that was drawn, or was not. Those behind a wrong one are not compared. */
 void governor_result(struct governor *g, uint32_t depth, bool right);

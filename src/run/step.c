@@ -30,6 +30,7 @@ struct step {
     uint32_t cursor;           /* layers done; a pass of drafts counts as one, the MTP layer as one more */
     uint32_t passes;           /* of drafts, before the first layer */
     uint64_t start;            /* clock */
+    uint64_t weights;          /* bytes of them that kernels had read before */
     struct feed feeds[STEP_FEEDS_MAX];
     uint32_t n_feeds;
     struct batch main, mtp, keys; /* keys: MTP rows of which only the cache is wanted, stored behind those of mtp */
@@ -277,6 +278,7 @@ int step_open(struct engine *g, const struct step_feed *feeds, uint32_t n, struc
     s->failed = 0;
     s->cursor = s->passes = s->n_feeds = 0;
     s->start = clock_now_ns(&g->clock);
+    s->weights = counter_get(g->weight_bytes);
     s->main = (struct batch){.rows = s->rows, .spans = s->spans, .x = s->x};
     s->mtp = (struct batch){.rows = s->mtp_rows, .spans = s->mtp_spans, .x = s->mtp_x};
     add_feeds(s, feeds, n);
@@ -524,7 +526,7 @@ static void drafts_commit(struct step *s, const struct feed *f)
     t->draft->taken = 0;
     counter_add(s->engine->drafts_made, f->drafts);
     if (f->n - f->drafts == 1) {
-        governor_step(&t->draft->governor, f->drafts, clock_seconds_since(&s->engine->clock, s->start));
+        governor_step(&t->draft->governor, f->drafts, clock_seconds_since(&s->engine->clock, s->start), (double)(counter_get(s->engine->weight_bytes) - s->weights));
     }
     draft_check(t);
 }
