@@ -165,6 +165,27 @@ def test_popularity_is_kept():
         assert b"no/heat" in run.stderr and run.stdout == b"", run.stderr
 
 
+def test_what_predictors_learned_is_kept():
+    """The first tokens of a later run are predicted with what an earlier run, of another text, learned; a file without that part serves as before."""
+    def figures(*flags, prompt, tokens=16):
+        run = cases.sluice("run", "-m", cases.DEMO, "--raw", "-p", prompt, "-n", tokens + 1, "--temp", "0.7", "--seed", "3", "--ignore-eos", "--json", "--expert-ram", "25%", "--prefetch", "ghost", "--mtp", "off", *flags)
+        timings = json.loads(run.stdout)["timings"]
+        return timings["prediction"], timings["prefetch"], run.stderr
+    with tempfile.TemporaryDirectory(prefix="sluice-test-") as home:
+        heat, old = os.path.join(home, "heat"), os.path.join(home, "old")
+        without, named, _ = figures(prompt="The weather")
+        assert without["kept"] == 0, without
+        assert figures("--heat", heat, prompt=PROMPT, tokens=200)[0]["kept"] == 0  # there was no such file
+        cases.sluice("run", "-m", cases.DEMO, "--raw", "-p", "a", "-n", "4", "--expert-ram", "25%", "--prefetch", "off", "--heat", heat)  # predicts nothing, and leaves what was learned
+        got, more, _ = figures("--heat", heat, prompt="The weather")
+        assert 12 < got["kept"] <= 64, got
+        before, after = ({x["lead"]: x["recall"][0] for x in p["leads"]} for p in (without, got))
+        assert all(after[lead] > before[lead] for lead in before) and more["right"] > 1.2 * named["right"], (before, after, named, more)
+        cases.sluice("run", "-m", cases.DEMO, "--raw", "-p", "a", "-n", "4", "--expert-ram", "25%", "--prefetch", "off", "--heat", old)
+        got, more, told = figures("--heat", old, prompt="The weather")
+        assert got["kept"] == 0 and more == named and b"predict" not in told and b"learned" not in told, (got, told)
+
+
 def test_simulator_counts_what_the_engine_counts():
     """The recorded routing of an answer, played through `trace simulate`, gives the engine's own hits, misses and admissions, to the last one."""
     with tempfile.TemporaryDirectory(prefix="sluice-test-") as home:

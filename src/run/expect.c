@@ -24,6 +24,7 @@ struct expect {
     uint32_t n;                    /* rows of the step under way */
     int32_t tokens[ROWS];          /* [n] theirs */
     uint64_t learned_tokens;
+    uint32_t kept;                 /* tokens of earlier runs that count */
 };
 
 /* ---- create ---- */
@@ -150,10 +151,22 @@ uint32_t expect_rows(const struct expect *x) { return x->n; }
 const float *expect_chances(struct expect *x, enum lead lead, uint32_t layer, uint32_t row)
 {
     assert(row <= x->n);
-    if (x->learned_tokens < LEARNS) {
+    if (x->learned_tokens + x->kept < LEARNS) {
         return NULL;
     }
     return predict_chances(x->predict, lead, layer, x->done + row, row < x->n ? x->tokens[row] : -1);
+}
+
+/* ---- kept from run to run ---- */
+
+size_t expect_state_bytes(const struct expect *x) { return predict_state_bytes(x->predict); }
+void expect_save(const struct expect *x, void *ret) { predict_save(x->predict, ret); }
+
+int expect_load(struct expect *x, const void *data, size_t bytes)
+{
+    int rows = predict_load(x->predict, data, bytes);
+    x->kept = rows > 0 ? (uint32_t)rows : 0;
+    return rows < 0 ? rows : 0;
 }
 
 /* ---- how good it was ---- */
@@ -215,7 +228,7 @@ static bool list_json(const struct recall *r, uint32_t list, const char *kind, c
 void expect_json(const struct expect *x, struct str *out)
 {
     const struct recall *r = predict_recall(x->predict);
-    str_printf(out, "\"tokens\": %llu, \"learned\": %s, \"budgets\": [%u, %u, %u], \"leads\": [", (unsigned long long)x->learned_tokens, x->has_learned ? "true" : "false", r->budget[0],
+    str_printf(out, "\"tokens\": %llu, \"kept\": %u, \"learned\": %s, \"budgets\": [%u, %u, %u], \"leads\": [", (unsigned long long)x->learned_tokens, x->kept, x->has_learned ? "true" : "false", r->budget[0],
                r->budget[1], r->budget[2]);
     for (uint32_t l = 0, n = 0; l < LEADS; l++) {
         n += list_json(r, PREDICTORS + l, "lead", lead_name((enum lead)l), n == 0, out);

@@ -40,6 +40,14 @@ void expect_route(struct expect *x, uint32_t layer);
  * next call. NULL: too little has been learned so far to say anything. */
 const float *expect_chances(struct expect *x, enum lead lead, uint32_t layer, uint32_t row);
 
+/* What was learned of how much predictors are worth, as bytes for a later run. */
+size_t expect_state_bytes(const struct expect *x);
+void expect_save(const struct expect *x, void *ret); /* [expect_state_bytes] */
+
+/* Begins with what an earlier run saved, before the first step: chances are worth something from the first token on. -EINVAL: these are not
+ * bytes of this version and model, and nothing changes. */
+int expect_load(struct expect *x, const void *data, size_t bytes);
+
 /* How good predictions were, as members of a JSON object (docs/trace.md). */
 void expect_json(const struct expect *x, struct str *out);
 

@@ -339,6 +339,8 @@ void prefetch_next(struct prefetch *p, uint32_t layer, uint32_t used)
     store_hint(p->engine->store, p->hints, n);
 }
 
+struct expect *prefetch_expect(struct prefetch *p) { return p != NULL ? p->expect : NULL; }
+
 void prefetch_json(const struct prefetch *p, struct str *out)
 {
     if (p == NULL || p->expect == NULL) {

@@ -28,6 +28,7 @@ bool prefetch_governor_choose(const struct prefetch_governor *g);
 /* A step with or without hints took so long while so many experts were not in RAM. */
 void prefetch_governor_token(struct prefetch_governor *g, bool hinted, double seconds, uint64_t experts);
 
+struct expect;
 struct prefetch;
 
 /* As --prefetch says. *ret is NULL where nothing is to be read ahead: all experts are in RAM, or it is off. Where the model's routers
@@ -51,6 +52,9 @@ void prefetch_done(struct prefetch *p, const struct batch *b);
 /* The last experts of a layer of a prompt chunk, which used `used` of them, are about to be computed. A long chunk uses nearly all
  * experts of every layer: the first of the next one are read meanwhile. */
 void prefetch_next(struct prefetch *p, uint32_t layer, uint32_t used);
+
+/* What predicts; NULL: nothing does, or `p` is NULL. */
+struct expect *prefetch_expect(struct prefetch *p);
 
 /* How good the predictions of this run were, and what came of reads, as a JSON object; "null" without any. */
 void prefetch_json(const struct prefetch *p, struct str *out);

@@ -4,6 +4,7 @@
 #include "src/tier/fuser.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@ enum { BINS = 32, TERMS = FUSER_INPUTS + 1 /* and a constant */ };
 
 static const double SMOOTH = 4;   /* rows' worth of "no difference" in every table of bins */
 static const double RATE = 0.05;  /* of AdaGrad: the first step of a weight */
+static const double KEPT = 64;    /* rows, at most, that count of what another fuser learned */
 
 /* Experts seen in each bin: not chosen, chosen. */
 struct bins {
@@ -244,4 +246,139 @@ void fuser_learn(struct fuser *f, uint32_t layer, const struct fuser_row *row, c
             b->all[f->chosen[x]]++;
         }
     }
+}
+
+/* ---- kept for another fuser ---- */
+
+enum { STATE_VERSION = 1, STATE_PARTS = 3 };
+
+static const double WEIGHT_MOST = 1e3; /* of a regression: more is none */
+
+struct state_head {
+    uint32_t version, layers, experts, used, inputs, stages, classes, bins, reads[FUSER_STAGES];
+};
+
+/* Arrays of doubles. */
+struct state_part {
+    double *at;
+    size_t n;
+};
+
+static void state_parts(const struct fuser *f, struct state_part ret[STATE_PARTS])
+{
+    size_t pairs = (size_t)f->o.layers * f->o.inputs;
+    ret[0] = (struct state_part){(double *)f->spread, 2 * pairs};
+    ret[1] = (struct state_part){(double *)f->bins, pairs * FUSER_CLASSES * (sizeof(struct bins) / sizeof(double))};
+    ret[2] = (struct state_part){(double *)f->regression, (size_t)f->o.layers * f->o.stages * (sizeof(struct regression) / sizeof(double))};
+}
+
+static struct state_head state_head(const struct fuser *f)
+{
+    struct state_head h = {.version = STATE_VERSION, .layers = f->o.layers, .experts = f->o.experts, .used = f->o.used, .inputs = f->o.inputs, .stages = f->o.stages,
+                           .classes = FUSER_CLASSES, .bins = BINS};
+    memcpy(h.reads, f->o.reads, f->o.stages * sizeof(*h.reads));
+    return h;
+}
+
+size_t fuser_state_bytes(const struct fuser *f)
+{
+    struct state_part part[STATE_PARTS];
+    state_parts(f, part);
+    return sizeof(struct state_head) + (part[0].n + part[1].n + part[2].n) * sizeof(float);
+}
+
+void fuser_save(const struct fuser *f, void *ret)
+{
+    struct state_part part[STATE_PARTS];
+    const struct state_head head = state_head(f);
+    char *at = ret;
+    state_parts(f, part);
+    memcpy(at, &head, sizeof(head));
+    at += sizeof(head);
+    for (int p = 0; p < STATE_PARTS; p++) {
+        for (size_t i = 0; i < part[p].n; i++, at += sizeof(float)) {
+            float x = (float)part[p].at[i];
+            memcpy(at, &x, sizeof(x));
+        }
+    }
+}
+
+/* Counts, sums of squares and distances are not below 0; weights may be. */
+static bool is_state(const struct state_part *part, const char *at)
+{
+    for (int p = 0; p < STATE_PARTS; p++) {
+        for (size_t i = 0; i < part[p].n; i++, at += sizeof(float)) {
+            float x;
+            memcpy(&x, at, sizeof(x));
+            bool weight = p == 2 && i % (2 * TERMS) < TERMS;
+            if (!isfinite(x) || (weight ? fabs((double)x) > WEIGHT_MOST : x < 0)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* Rows of a layer that its busiest input has seen. */
+static double rows_seen(const struct fuser *f, uint32_t layer)
+{
+    double most = 0;
+    for (uint32_t i = 0; i < f->o.inputs; i++) {
+        double chosen = 0;
+        for (uint32_t c = 0; c < FUSER_CLASSES; c++) {
+            chosen += bins_at(f, layer, i, c)->all[1];
+        }
+        most = chosen > most ? chosen : most;
+    }
+    return most / f->o.used;
+}
+
+static void scale(double *x, size_t n, double by)
+{
+    for (size_t i = 0; i < n; i++) {
+        x[i] *= by;
+    }
+}
+
+static double share(double most, double have) { return have > most ? most / have : 1; }
+
+/* Leaves KEPT rows of a layer at most, of each input and class. */
+static void fade(struct fuser *f, uint32_t layer, double rows)
+{
+    for (uint32_t i = 0; i < f->o.inputs; i++) {
+        double *spread = f->spread[(size_t)layer * f->o.inputs + i];
+        scale(spread, 2, share(KEPT * f->o.experts, spread[1]));
+        for (uint32_t c = 0; c < FUSER_CLASSES; c++) {
+            struct bins *b = bins_at(f, layer, i, c);
+            scale((double *)b, sizeof(*b) / sizeof(double), share(KEPT * f->o.used, b->all[1]));
+        }
+    }
+    for (uint32_t s = 0; s < f->o.stages; s++) {
+        scale(f->regression[(size_t)layer * f->o.stages + s].square, TERMS, share(KEPT, rows));
+    }
+}
+
+int fuser_load(struct fuser *f, const void *data, size_t bytes)
+{
+    struct state_part part[STATE_PARTS];
+    const struct state_head head = state_head(f);
+    const char *at = (const char *)data + sizeof(head);
+    double most = 0;
+    state_parts(f, part);
+    if (bytes != fuser_state_bytes(f) || memcmp(data, &head, sizeof(head)) != 0 || !is_state(part, at)) {
+        return -EINVAL;
+    }
+    for (int p = 0; p < STATE_PARTS; p++) {
+        for (size_t i = 0; i < part[p].n; i++, at += sizeof(float)) {
+            float x;
+            memcpy(&x, at, sizeof(x));
+            part[p].at[i] = (double)x;
+        }
+    }
+    for (uint32_t l = 0; l < f->o.layers; l++) {
+        double rows = rows_seen(f, l);
+        fade(f, l, rows);
+        most = rows > most ? rows : most;
+    }
+    return (int)(most < KEPT ? most : KEPT);
 }

@@ -2,10 +2,11 @@
 /* Owns: one calibrated chance from several predictors' scores, learned from what was chosen, per layer and stage (a lead: which
  * inputs are there by then). Every input is read as the log of how much likelier a chosen expert has such a score than another
  * one - by bins of its distance from the score that would just be chosen - and a logistic regression weighs the inputs. The
- * same calls give the same numbers. Must not know: who predicts, what is decided by it. */
+ * same calls give the same numbers. What was learned can be kept for another fuser of the same options. Must not know: who predicts, what is decided by it. */
 #ifndef SLUICE_TIER_FUSER_H
 #define SLUICE_TIER_FUSER_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/error.h"
@@ -39,5 +40,14 @@ void fuser_stage_chances(struct fuser *f, uint32_t layer, const struct fuser_row
 
 /* The row of the last fuser_chances, with no other call between, chose these ids [used]. */
 void fuser_learn(struct fuser *f, uint32_t layer, const struct fuser_row *row, const int32_t *ids);
+
+/* What was learned, as bytes: little-endian float32 behind a head that names the options. */
+size_t fuser_state_bytes(const struct fuser *f);
+void fuser_save(const struct fuser *f, void *ret); /* [fuser_state_bytes] */
+
+/* For a fuser that has learned nothing: begins with what another one learned, as if that were the last few rows, so that it gives way to
+ * rows that are seen from now on. Returns their number, the most of any layer; -EINVAL: these are not the bytes of a fuser with these
+ * options, and nothing changes. */
+int fuser_load(struct fuser *f, const void *data, size_t bytes);
 
 #endif

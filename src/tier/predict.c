@@ -430,5 +430,9 @@ void predict_token(struct predict *p, uint32_t position, int32_t token)
     s->open = false;
 }
 
+size_t predict_state_bytes(const struct predict *p) { return fuser_state_bytes(p->fuser); }
+void predict_save(const struct predict *p, void *ret) { fuser_save(p->fuser, ret); }
+int predict_load(struct predict *p, const void *data, size_t bytes) { return fuser_load(p->fuser, data, bytes); }
+
 const struct recall *predict_recall(const struct predict *p) { return &p->recall; }
 const struct predict_calibration *predict_calibration(const struct predict *p, enum lead l) { return &p->calibration[l]; }

@@ -10,6 +10,7 @@
 #define SLUICE_TIER_PREDICT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/error.h"
@@ -93,6 +94,11 @@ const float *predict_chances(struct predict *p, enum lead lead, uint32_t layer, 
 
 /* The position's token has gone through all layers: everything known of it is counted and learned from. */
 void predict_token(struct predict *p, uint32_t position, int32_t token);
+
+/* What the fuser has learned, as bytes for a later run; predict_load as fuser_load, before the first token. */
+size_t predict_state_bytes(const struct predict *p);
+void predict_save(const struct predict *p, void *ret); /* [predict_state_bytes] */
+int predict_load(struct predict *p, const void *data, size_t bytes);
 
 const struct recall *predict_recall(const struct predict *p);
 const struct predict_calibration *predict_calibration(const struct predict *p, enum lead l);

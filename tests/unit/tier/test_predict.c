@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Predictors: recall, token table and fuser against counts made by hand; the file of what was learned, whole and damaged. */
+#include <errno.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -183,6 +184,114 @@ static void test_fuser_knows_nothing_at_first(void **state)
     fuser_chances(f, 1, &nothing, chances);
     assert_float_equal(chances[0], chances[N - 1], 0);
     fuser_destroy(f);
+}
+
+/* ---- kept ---- */
+
+static const struct fuser_options kept_options = {.layers = 1, .experts = N, .used = USED, .inputs = 3, .stages = 2, .reads = {5, 7}};
+
+/* Learns from so many rows; mean squared error of the second stage's chances before each was learned. */
+static double learn_rows(struct fuser *f, uint64_t rng, const float noise[3], uint32_t rows)
+{
+    float scores[3][N], chances[2][N];
+    int32_t ids[USED];
+    double square = 0;
+    for (uint32_t row = 0; row < rows; row++) {
+        make_row(&rng, noise, scores, ids);
+        const struct fuser_row in = {.scores = {scores[0], scores[1], scores[2]}};
+        fuser_chances(f, 0, &in, chances[0]);
+        for (uint32_t x = 0, k = 0; x < N; x++) {
+            bool is = k < USED && (uint32_t)ids[k] == x;
+            k += is;
+            square += ((double)chances[1][x] - is) * ((double)chances[1][x] - is);
+        }
+        fuser_learn(f, 0, &in, ids);
+    }
+    return square / (rows * (double)N);
+}
+
+/* Of a fuser that has learned from so many rows; the caller frees. */
+static unsigned char *saved_after(const float noise[3], uint32_t rows, size_t *ret_bytes)
+{
+    struct fuser *f = NULL;
+    assert_int_equal(fuser_create(&kept_options, &f, NULL), 0);
+    learn_rows(f, 11, noise, rows);
+    unsigned char *data = malloc(*ret_bytes = fuser_state_bytes(f));
+    assert_non_null(data);
+    fuser_save(f, data);
+    fuser_destroy(f);
+    return data;
+}
+
+static void test_fuser_goes_on_where_another_one_ended(void **state)
+{
+    (void)state;
+    const float noise[3] = {0.2f, 0.25f, 10};
+    struct fuser *one = NULL, *two = NULL, *none = NULL;
+    size_t bytes;
+    unsigned char *data = saved_after(noise, 40, &bytes);
+    assert_int_equal(fuser_create(&kept_options, &one, NULL), 0);
+    assert_int_equal(fuser_create(&kept_options, &two, NULL), 0);
+    assert_int_equal(fuser_create(&kept_options, &none, NULL), 0);
+    learn_rows(one, 11, noise, 40);
+    assert_int_equal(fuser_load(two, data, bytes), 40);
+    double has_seen = learn_rows(one, 12, noise, 30), was_told = learn_rows(two, 12, noise, 30);
+    assert_true(fabs(has_seen / was_told - 1) < 1e-4);
+    assert_true(was_told < 0.8 * learn_rows(none, 12, noise, 30));
+    fuser_destroy(one);
+    fuser_destroy(two);
+    fuser_destroy(none);
+    free(data);
+}
+
+/* Another text, in which another input is the good one. */
+static void test_what_was_kept_gives_way(void **state)
+{
+    (void)state;
+    const float then[3] = {0.2f, 10, 10}, now[3] = {10, 0.2f, 10};
+    struct fuser *stale = NULL, *loaded = NULL, *none = NULL;
+    size_t bytes;
+    unsigned char *data = saved_after(then, 4000, &bytes);
+    assert_int_equal(fuser_create(&kept_options, &stale, NULL), 0);
+    assert_int_equal(fuser_create(&kept_options, &loaded, NULL), 0);
+    assert_int_equal(fuser_create(&kept_options, &none, NULL), 0);
+    learn_rows(stale, 11, then, 4000);
+    assert_int_equal(fuser_load(loaded, data, bytes), 64);
+    learn_rows(stale, 12, now, 256);
+    learn_rows(loaded, 12, now, 256);
+    learn_rows(none, 12, now, 256);
+    double old = learn_rows(stale, 13, now, 256), kept = learn_rows(loaded, 13, now, 256), fresh = learn_rows(none, 13, now, 256);
+    assert_true(kept < 0.8 * old && kept < 1.15 * fresh);
+    fuser_destroy(stale);
+    fuser_destroy(loaded);
+    fuser_destroy(none);
+    free(data);
+}
+
+static void test_bytes_of_no_fuser_change_nothing(void **state)
+{
+    (void)state;
+    const float noise[3] = {0.2f, 0.25f, 10}, nan = (float)NAN, below = -1;
+    struct fuser_options other = kept_options;
+    struct fuser *f = NULL, *none = NULL;
+    size_t bytes;
+    unsigned char *data = saved_after(noise, 100, &bytes);
+    assert_int_equal(fuser_create(&kept_options, &f, NULL), 0);
+    assert_int_equal(fuser_create(&kept_options, &none, NULL), 0);
+    other.reads[0] = 7;
+    struct fuser *differs = NULL;
+    assert_int_equal(fuser_create(&other, &differs, NULL), 0);
+    assert_int_equal(fuser_load(differs, data, bytes), -EINVAL);
+    assert_int_equal(fuser_load(f, data, bytes - 4), -EINVAL);
+    memcpy(data + bytes - 4, &nan, 4);
+    assert_int_equal(fuser_load(f, data, bytes), -EINVAL);
+    memcpy(data + bytes - 4, &below, 4);
+    assert_int_equal(fuser_load(f, data, bytes), -EINVAL);
+    assert_true(learn_rows(f, 12, noise, 30) == learn_rows(none, 12, noise, 30));
+    fuser_destroy(f);
+    fuser_destroy(none);
+    fuser_destroy(differs);
+    free(data);
 }
 
 /* ---- what was learned ---- */
@@ -403,6 +512,9 @@ int main(void)
         cmocka_unit_test(test_token_table_has_the_shares),
         cmocka_unit_test(test_fuser_beats_its_inputs_and_is_calibrated),
         cmocka_unit_test(test_fuser_knows_nothing_at_first),
+        cmocka_unit_test(test_fuser_goes_on_where_another_one_ended),
+        cmocka_unit_test(test_what_was_kept_gives_way),
+        cmocka_unit_test(test_bytes_of_no_fuser_change_nothing),
         cmocka_unit_test(test_learned_file),
         cmocka_unit_test(test_predict_counts_what_was_known_before),
         cmocka_unit_test(test_chances_on_the_way_are_those_that_count),
