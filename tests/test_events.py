@@ -21,14 +21,14 @@ FOLDER = tempfile.TemporaryDirectory(prefix="sluice-test-")
 
 
 @functools.lru_cache
-def record(prefetch, *flags, tokens=24, step=True, experts="25%"):
+def record(prefetch, *flags, tokens=24, step=True, experts="25%", mtp=("--mtp", "off")):
     """An event file of two texts, plain, and the counters."""
     number = len(os.listdir(FOLDER.name))
     texts, path = (os.path.join(FOLDER.name, f"{number}{end}") for end in (".json", ".events"))
     dice = random.Random(7)
     with open(texts, "w", encoding="ascii") as f:
         json.dump([[dice.randrange(10, 400) for _ in range(n)] for n in (tokens, tokens // 3)], f)
-    cases.sluice("trace", "record", "-m", cases.DEMO, "--tokens-file", texts, "-o", path + ".csv", "--mtp", "off", "--expert-ram", experts, "--prefetch", prefetch, "--events", path,
+    cases.sluice("trace", "record", "-m", cases.DEMO, "--tokens-file", texts, "-o", path + ".csv", *mtp, "--expert-ram", experts, "--prefetch", prefetch, "--events", path,
                  *(["--step"] if step else []), *flags)
     with open(path, encoding="ascii") as f:
         return path, [int(line.split()[1]) for line in f if line.startswith("counted")]
@@ -61,6 +61,20 @@ def test_every_counter_is_the_engines():
         for name in EXACT:
             seen[name] += got["played"][name]
     assert all(seen[name] for name in EXACT[:14] + [f"prefetch.{lead}.begun" for lead in LEADS[1:]]), seen
+
+
+def test_what_was_expected_is_played():
+    """Of a shadow row it is known what the next token uses: that decides who stays, and is part of the file."""
+    path, counted = record("on", tokens=48, experts="10%", mtp=("--shadow",))
+    with open(path, encoding="ascii") as f:
+        lines = f.read().splitlines()
+    expected = [line for line in lines if line.startswith("expect ")]
+    assert len(expected) > 100 and all(len(line.split()) == 5 + 64 for line in expected), len(expected)
+    got = play(path)
+    assert got["same"] and list(got["played"].values()) == counted[:len(EXACT)], (got, counted)
+    (clocked,) = play(path, "--prefetch", "on")["results"]
+    played = clocked["counted"]
+    assert played["expert.ram.hits"] + played["expert.ram.misses"] == counted[0] + counted[2] and abs(played["expert.ram.admitted"] / counted[5] - 1) < 0.02, (clocked, counted)
 
 
 def test_text_shows_the_same():
@@ -180,6 +194,9 @@ BAD += [(HEAD + text.rstrip("\n") + "\n", part) for text, part in (
     ("hint 0 0 1 3 1 0", "line 4: hint, expected time"),
     ("hint 0 0 1 3 1 0 4", "line 4: hint, expected experts of a layer that has some, with a chance and a lead"),
     ("hint 0 0 1 3 1 1065353217 0", "line 4: hint, expected experts of a layer that has some, with a chance and a lead"),
+    ("expect 0 0 1 2 0 0 255", "line 4: expect, expected time, duration, a layer"),
+    ("expect 0 0 1 2 0 0 255 256", "line 4: expect, expected time, duration, a layer"),
+    ("expect 0 0 0 2 0 0 255 1", "line 4: expect, expected time, duration, a layer"),
     ("come 1 4 0", "line 4: come, expected experts"),
     ("next 0 0 0 2 3", "line 4: a call"),
     ("jump 1", "line 4: jump, expected begin"),

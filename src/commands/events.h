@@ -39,14 +39,17 @@ const char *events_counter(uint32_t i);
 
 enum { EVENTS_HINT = 5 }; /* numbers of a hint */
 
+/* The word that begins its line. */
+extern const char *const events_calls[STORE_CALLS];
+
 /* One call; lists are ranges of events.numbers. */
 struct event {
     enum store_call_kind kind;
-    uint16_t lease, layer;      /* layer: STORE_BEGIN */
+    uint16_t lease, layer;      /* layer: STORE_BEGIN, STORE_EXPECT */
     bool passing;               /* STORE_BEGIN */
-    uint32_t n, max;            /* as in store_call; STORE_BEGIN: experts */
+    uint32_t n, max;            /* as in store_call; STORE_BEGIN: experts; STORE_EXPECT: max is how far ahead */
     uint64_t at_ns, took_ns;    /* since the first call; in the call */
-    size_t first;               /* STORE_BEGIN: n times expert, rows; STORE_HINT: n times layer, expert, ahead, bits of the chance, lead */
+    size_t first;               /* STORE_BEGIN: n times expert, rows; STORE_HINT: n times layer, expert, ahead, bits of the chance, lead; STORE_EXPECT: n chances in 255ths */
     size_t first_batch;         /* of events.batches */
     uint32_t n_batches;
 };

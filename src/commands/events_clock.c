@@ -88,6 +88,7 @@ struct clocked {
     struct expert_key *keys;   /* [experts] */
     uint32_t *rows;            /* [experts] */
     struct prediction *hints;  /* [most of a call] */
+    uint8_t *chances;          /* [experts] */
     struct prefetch_governor governor;
     bool hinting;              /* this token */
     bool token;                /* one has begun */
@@ -151,6 +152,17 @@ static void play_hint_between(struct clocked *c, size_t i)
         c->announced = true;
     }
     play_hint(c, i);
+}
+
+/* Who is expected at the next visit of a layer, as recorded. */
+static void play_expected(struct clocked *c, size_t i)
+{
+    const struct event *x = &c->events->item[i];
+    pass_call(c, i, c->setup->layer_ns >= 0 ? 0 : -1);
+    for (uint32_t k = 0; k < x->n; k++) {
+        c->chances[k] = (uint8_t)c->events->numbers[x->first + k];
+    }
+    store_expect(c->model.store, x->layer, x->max, c->chances);
 }
 
 static int begin(struct clocked *c, size_t i, struct lease **ret, struct error *e)
@@ -230,8 +242,9 @@ static int init(struct clocked *c, struct error *e)
     c->views = calloc(s->experts, sizeof(*c->views));
     c->keys = calloc(s->experts, sizeof(*c->keys));
     c->rows = calloc(s->experts, sizeof(*c->rows));
+    c->chances = calloc(s->experts, sizeof(*c->chances));
     c->hints = calloc(hints + 1u, sizeof(*c->hints));
-    if (c->views == NULL || c->keys == NULL || c->rows == NULL || c->hints == NULL) {
+    if (c->views == NULL || c->keys == NULL || c->rows == NULL || c->chances == NULL || c->hints == NULL) {
         return error_nomem(e, "experts of a visit", s->experts * sizeof(*c->views));
     }
     c->clock.ns = 1000000000; /* read_rate.c looks back */
@@ -249,6 +262,8 @@ int events_play_clocked(const struct events *x, const struct events_setup *s, st
             r = error_set(e, ERROR_INTERRUPTED, "interrupted");
         } else if (x->item[i].kind == STORE_HINT) {
             play_hint_between(&c, i++);
+        } else if (x->item[i].kind == STORE_EXPECT) {
+            play_expected(&c, i++);
         } else if (x->item[i].kind != STORE_BEGIN) {
             r = error_set(e, ERROR_FORMAT, "call %zu: outside of a lease; only one after the other can be played on a clock", i + 1);
         } else {
@@ -263,6 +278,7 @@ int events_play_clocked(const struct events *x, const struct events_setup *s, st
     free(c.views);
     free(c.keys);
     free(c.rows);
+    free(c.chances);
     free(c.hints);
     return r;
 }

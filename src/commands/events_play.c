@@ -20,6 +20,7 @@ struct play {
     struct expert_key *keys;   /* [experts] */
     uint32_t *rows;            /* [experts] */
     struct prediction *hints;  /* [most of a call] */
+    uint8_t *chances;          /* [experts] */
     const struct event *now;
     uint32_t batch;            /* of the call: how many have come */
     uint32_t lease;            /* of the last call that was told */
@@ -82,6 +83,15 @@ static bool hint(struct play *p, const struct event *x)
     return true;
 }
 
+static bool expect(struct play *p, const struct event *x)
+{
+    for (uint32_t i = 0; i < x->n; i++) {
+        p->chances[i] = (uint8_t)p->events->numbers[x->first + i];
+    }
+    store_expect(p->model.store, x->layer, x->max, p->chances);
+    return true;
+}
+
 static bool next(struct play *p, const struct event *x, struct error *e)
 {
     struct held *h = &p->held[x->lease];
@@ -115,12 +125,23 @@ static bool end(struct play *p, const struct event *x)
     return true;
 }
 
+static bool repeat(struct play *p, const struct event *x, struct error *e)
+{
+    switch (x->kind) {
+    case STORE_BEGIN: return begin(p, x, e);
+    case STORE_HINT: return hint(p, x);
+    case STORE_EXPECT: return expect(p, x);
+    case STORE_NEXT: return next(p, x, e);
+    case STORE_RELEASE: return give_back(p, x);
+    default: return end(p, x);
+    }
+}
+
 static bool call(struct play *p, const struct event *x, struct error *e)
 {
     p->now = x;
     p->batch = 0;
-    bool same = x->kind == STORE_BEGIN ? begin(p, x, e) : x->kind == STORE_HINT ? hint(p, x) : x->kind == STORE_NEXT ? next(p, x, e) : x->kind == STORE_RELEASE ? give_back(p, x) : end(p, x);
-    return same && p->batch == x->n_batches && !atomic_load_explicit(&p->stop, memory_order_relaxed);
+    return repeat(p, x, e) && p->batch == x->n_batches && !atomic_load_explicit(&p->stop, memory_order_relaxed);
 }
 
 /* ---- all of them ---- */
@@ -137,8 +158,9 @@ static int init(struct play *p, struct error *e)
     }
     p->keys = calloc(s->experts, sizeof(*p->keys));
     p->rows = calloc(s->experts, sizeof(*p->rows));
+    p->chances = calloc(s->experts, sizeof(*p->chances));
     p->hints = calloc(hints + 1u, sizeof(*p->hints));
-    bool ok = p->keys != NULL && p->rows != NULL && p->hints != NULL;
+    bool ok = p->keys != NULL && p->rows != NULL && p->chances != NULL && p->hints != NULL;
     for (uint32_t i = 0; i < STORE_LEASES && ok; i++) {
         p->held[i].views = calloc(s->experts, sizeof(*p->held[i].views));
         ok = p->held[i].views != NULL;
@@ -161,6 +183,7 @@ static void deinit(struct play *p)
     events_model_deinit(&p->model);
     free(p->keys);
     free(p->rows);
+    free(p->chances);
     free(p->hints);
 }
 

@@ -23,6 +23,9 @@ const char *events_counter(uint32_t i)
     return ahead_counter_name(lead, (enum ahead_outcome)((i - EVENTS_AHEAD) / 2 % AHEAD_OUTCOMES), i % 2 != 0);
 }
 
+const char *const events_calls[STORE_CALLS] = {
+    [STORE_BEGIN] = "begin", [STORE_HINT] = "hint", [STORE_EXPECT] = "expect", [STORE_NEXT] = "next", [STORE_RELEASE] = "release", [STORE_END] = "end"};
+
 void events_deinit(struct events *x)
 {
     free(x->item);
@@ -170,6 +173,20 @@ static int read_hint(struct events_text *t, const uint64_t *w, uint32_t n, struc
     return keep_call(t, &call, w + BEFORE, n - BEFORE, e);
 }
 
+/* NS TOOK LAYER AHEAD CHANCE...; in 255ths, one for each expert of a layer. */
+static int read_expect(struct events_text *t, const uint64_t *w, uint32_t n, struct error *e)
+{
+    bool right = n == BEFORE + 2 + t->events->setting.experts && is_expert(t, w[2], 0) && w[3] <= UINT16_MAX;
+    for (uint32_t i = BEFORE + 2; right && i < n; i++) {
+        right = w[i] <= UINT8_MAX;
+    }
+    if (!right) {
+        return wrong(t, e, "expect", "time, duration, a layer that has experts, visits ahead, and the chance of each of them, 0 to 255");
+    }
+    struct event call = {.kind = STORE_EXPECT, .layer = (uint16_t)w[2], .at_ns = w[0], .took_ns = w[1], .max = (uint32_t)w[3], .n = n - BEFORE - 2};
+    return keep_call(t, &call, w + BEFORE + 2, n - BEFORE - 2, e);
+}
+
 /* next: NS TOOK LEASE MAX N; release: NS TOOK LEASE N; end: NS TOOK LEASE */
 static int read_lease(struct events_text *t, enum store_call_kind kind, const uint64_t *w, uint32_t n, struct error *e)
 {
@@ -230,15 +247,19 @@ static int cut(struct events_text *t, char *line, uint32_t *ret_n, struct error 
 
 static int read_call(struct events_text *t, const char *word, uint32_t n, struct error *e)
 {
-    static const char *const names[STORE_CALLS] = {[STORE_BEGIN] = "begin", [STORE_HINT] = "hint", [STORE_NEXT] = "next", [STORE_RELEASE] = "release", [STORE_END] = "end"};
     int kind = 0;
-    while (kind < STORE_CALLS && strcmp(word, names[kind]) != 0) {
+    while (kind < STORE_CALLS && strcmp(word, events_calls[kind]) != 0) {
         kind++;
     }
     if (kind == STORE_CALLS || !t->set || t->ended) {
-        return wrong(t, e, word, !t->set ? "the store first" : "begin, hint, next, release, end or come, and counters last");
+        return wrong(t, e, word, !t->set ? "the store first" : "begin, hint, expect, next, release, end or come, and counters last");
     }
-    return kind == STORE_BEGIN ? read_begin(t, t->words, n, e) : kind == STORE_HINT ? read_hint(t, t->words, n, e) : read_lease(t, (enum store_call_kind)kind, t->words, n, e);
+    switch (kind) {
+    case STORE_BEGIN: return read_begin(t, t->words, n, e);
+    case STORE_HINT: return read_hint(t, t->words, n, e);
+    case STORE_EXPECT: return read_expect(t, t->words, n, e);
+    default: return read_lease(t, (enum store_call_kind)kind, t->words, n, e);
+    }
 }
 
 int events_text_line(struct events_text *t, char *line, struct error *e)

@@ -70,6 +70,14 @@ static void put_hints(struct str *text, const struct store_call *c)
     }
 }
 
+static void put_expected(struct str *text, const struct store_call *c)
+{
+    str_printf(text, " %u %u", c->layer, c->ahead);
+    for (uint32_t i = 0; i < c->n; i++) {
+        str_printf(text, " %u", c->chances[i]);
+    }
+}
+
 static void put_visit(struct str *text, const struct store_visit *v)
 {
     str_printf(text, " %u %d", v->keys[0].layer, v->passing);
@@ -80,18 +88,19 @@ static void put_visit(struct str *text, const struct store_visit *v)
 
 static void on_leave(void *ctx, const struct store_call *c)
 {
-    static const char *const names[STORE_CALLS] = {[STORE_BEGIN] = "begin", [STORE_HINT] = "hint", [STORE_NEXT] = "next", [STORE_RELEASE] = "release", [STORE_END] = "end"};
     struct events_recorder *r = ctx;
     uint64_t now = clock_now_ns(&r->engine->clock);
     end_batch(r);
-    str_printf(&r->text, "%s %llu %llu", names[c->kind], (unsigned long long)(r->enter_ns - r->start_ns), (unsigned long long)(now - r->enter_ns));
-    if (c->kind != STORE_HINT) {
+    str_printf(&r->text, "%s %llu %llu", events_calls[c->kind], (unsigned long long)(r->enter_ns - r->start_ns), (unsigned long long)(now - r->enter_ns));
+    if (c->kind != STORE_HINT && c->kind != STORE_EXPECT) {
         str_printf(&r->text, " %u", c->lease);
     }
     if (c->kind == STORE_BEGIN) {
         put_visit(&r->text, c->visit);
     } else if (c->kind == STORE_HINT) {
         put_hints(&r->text, c);
+    } else if (c->kind == STORE_EXPECT) {
+        put_expected(&r->text, c);
     } else if (c->kind == STORE_NEXT) {
         str_printf(&r->text, " %u %u", c->max, c->n);
     } else if (c->kind == STORE_RELEASE) {

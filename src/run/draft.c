@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "src/run/head.h"
+#include "src/run/prefetch.h"
 
 _Static_assert((int)SETTINGS_DRAFTS_MOST == (int)GOVERNOR_MOST, "every length that a setting allows is governed");
 
@@ -96,6 +97,11 @@ uint32_t draft_choose(const struct session *s, uint32_t room)
     return min_u32(n, min_u32(room, s->engine->context - s->length - 1));
 }
 
+bool draft_scouts(const struct session *s, uint32_t room)
+{
+    return draft_active(s) && s->length > 0 && room > 0 && s->engine->context - s->length > 1 && prefetch_scouts(s->engine->prefetch);
+}
+
 /* ---- MTP rows ---- */
 
 uint32_t draft_pending(const struct session *s)
@@ -147,6 +153,7 @@ int draft_guess(struct engine *g, struct batch *b, const struct mtp_row *rows, i
         r = head_logits(g, b->x + i * row_stride(g->shape->hidden), n, b->rows + i, e);
         for (uint32_t k = 0; k < n && r == 0; k++) {
             ret[i + k] = most_likely(g, g->work.logits + (size_t)k * g->shape->vocab);
+            prefetch_drafted(g->prefetch, &b->rows[i + k], ret[i + k], g->work.logits + (size_t)k * g->shape->vocab);
         }
     }
     return r;

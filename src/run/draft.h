@@ -41,6 +41,10 @@ void draft_settle(struct session *s, const int32_t *token);
 /* Drafts for a step that feeds one token, at most `room`. */
 uint32_t draft_choose(const struct session *s, uint32_t room);
 
+/* Whether such a step, if it has no drafts, takes a scout along: a shadow row of the draft (prefetch_scouts). room: rows that it may
+ * still have. */
+bool draft_scouts(const struct session *s, uint32_t room);
+
 /* True if MTP rows before the last position are to be made up before `rows` rows are fed. */
 bool draft_is_behind(const struct session *s, uint32_t rows);
 

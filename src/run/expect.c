@@ -83,6 +83,7 @@ void expect_sources(const struct expect *x, struct foresee_options *ret)
 {
     ret->learned = x->has_learned ? &x->learned : NULL;
     ret->wanted = x->has_learned && x->learned.probe_weight != NULL ? 1u << FORESEE_PROBE | 1u << FORESEE_PROBE_DRAFT : 0;
+    ret->wanted |= x->engine->drafts > 0 ? 1u << FORESEE_SHADOW : 0;
 }
 
 void expect_on_scores(void *ctx, const struct session *s, enum foresight source, uint32_t layer, uint32_t position, const float *scores)
@@ -90,7 +91,15 @@ void expect_on_scores(void *ctx, const struct session *s, enum foresight source,
     struct expect *x = ctx;
     bool late = source == FORESEE_PROBE && s->mtp; /* that MTP layer follows the row */
     if (s == x->session && !late) {
-        predict_scores(x->predict, source == FORESEE_PROBE ? PREDICT_PROBE : PREDICT_PROBE_DRAFT, layer, position, scores);
+        enum predictor p = source == FORESEE_SHADOW ? PREDICT_SHADOW : source == FORESEE_PROBE ? PREDICT_PROBE : PREDICT_PROBE_DRAFT;
+        predict_scores(x->predict, p, layer, position, scores);
+    }
+}
+
+void expect_drafted(struct expect *x, const struct session *s, uint32_t position, int32_t token, float chance)
+{
+    if (s == x->session) {
+        predict_draft(x->predict, position, token, chance);
     }
 }
 

@@ -30,6 +30,9 @@ void expect_step(struct expect *x, const struct batch *b, const int32_t *tokens)
 /* The first so many rows of the step are predicted; 0: none. */
 uint32_t expect_rows(const struct expect *x);
 
+/* The token drafted for a position of a session, with the chance that the MTP layer gives it. */
+void expect_drafted(struct expect *x, const struct session *s, uint32_t position, int32_t token, float chance);
+
 /* Scores [experts] of a predictor for a layer of row `row` of the step; that row is predicted. */
 void expect_scores(struct expect *x, enum predictor which, uint32_t layer, uint32_t row, const float *scores);
 

@@ -2,12 +2,14 @@
 /* Owns: prefetch.h. Must not know: slots, how reads are done. */
 #include "src/run/prefetch.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/run/expect.h"
 #include "src/run/finite.h"
 #include "src/run/product.h"
+#include "src/run/scout.h"
 
 static const uint32_t NOTHING = UINT32_MAX; /* layer 0 may have experts */
 
@@ -15,41 +17,27 @@ enum {
     NEXT = 64,         /* experts of the next layer of a prompt, in the order of the file */
     TRY = 8,           /* tokens each way before the cheaper one is taken */
     TRY_AGAIN = 64,    /* tokens after which the other way gets one */
+    MEMORY = 16,       /* tokens in the means of a way */
 };
 
-static const double
-    FADE = 1.0 / 16, /* share of a token in the means of its way */
-    GAIN = 0.01;     /* of a token's seconds: less is not worth the reads in vain */
+static const double GAIN = 0.01; /* of a token's seconds: less is not worth the reads in vain */
 static const float PAYS = 0.5f; /* chance from which on an expert is read ahead */
 
 /* ---- governor ---- */
 
-/* What hints save of the seconds of a token, at the same number of experts that were not in RAM. */
-static double saved(const struct prefetch_governor *g)
-{
-    const struct prefetch_way *without = &g->way[0], *with = &g->way[1];
-    double variance = without->variance + with->variance, slope = variance > 0 ? (without->covariance + with->covariance) / variance : 0;
-    return without->seconds - with->seconds - (slope > 0 ? slope : 0) * (without->experts - with->experts);
-}
-
 bool prefetch_governor_choose(const struct prefetch_governor *g)
 {
-    if (g->way[0].seen < TRY || g->way[1].seen < TRY) {
-        return g->way[1].seen <= g->way[0].seen;
+    const struct way *w = g->ways.way;
+    if (w[0].seen < TRY || w[1].seen < TRY) {
+        return w[1].seen <= w[0].seen;
     }
-    bool better = saved(g) > GAIN * g->way[0].seconds;
+    bool better = ways_saved(&g->ways) > GAIN * w[0].seconds;
     return g->tokens % TRY_AGAIN == 0 ? !better : better;
 }
 
 void prefetch_governor_token(struct prefetch_governor *g, bool hinted, double seconds, uint64_t experts)
 {
-    struct prefetch_way *w = &g->way[hinted];
-    double share = 1.0 / ++w->seen, more_experts = (double)experts - w->experts, more_seconds = seconds - w->seconds;
-    share = share > FADE ? share : FADE;
-    w->experts += share * more_experts;
-    w->seconds += share * more_seconds;
-    w->variance = (1 - share) * (w->variance + share * more_experts * more_experts);
-    w->covariance = (1 - share) * (w->covariance + share * more_experts * more_seconds);
+    ways_token(&g->ways, hinted, seconds, experts, MEMORY);
     g->tokens++;
 }
 
@@ -70,6 +58,14 @@ struct prefetch {
     struct prediction *hints;    /* [max(experts, NEXT)] */
     uint32_t named_layer;        /* NOTHING, or whose experts are named */
     struct prefetch_governor governor;
+    struct scout scout;
+    uint8_t *chances;            /* [experts] of a layer's for the next token, in 255ths */
+    uint32_t cycle;              /* visits of a token with a scout */
+    bool alone, rides;           /* this token: has no drafts; has a scout */
+    uint64_t start_ns;           /* of its step */
+    bool compares;               /* the store keeps account of what they spare */
+    int64_t spared, spared_all;  /* experts, up to this token of what is accounted for; in all */
+    struct counter *count_scouts;
     bool hinting;                /* this token */
     uint64_t token_ns;           /* when this token came to the first layer; 0: it is none to measure */
     uint64_t before;             /* experts not in RAM up to then */
@@ -101,13 +97,20 @@ static int open_all(struct prefetch *p, struct error *e)
     p->chance = calloc(experts, sizeof(*p->chance));
     p->named = calloc(2 * (size_t)experts, sizeof(*p->named));
     p->hints = malloc(max_u32(experts, NEXT) * sizeof(*p->hints));
-    if (p->ids == NULL || p->weights == NULL || p->chance == NULL || p->named == NULL || p->hints == NULL) {
+    p->chances = malloc(experts);
+    if (p->chances == NULL || p->ids == NULL || p->weights == NULL || p->chance == NULL || p->named == NULL || p->hints == NULL) {
         return error_nomem(e, "predicted experts", experts * sizeof(*p->hints));
     }
     p->used = p->named + experts;
     while (!shape_layer_is_moe(g->shape, p->first_layer)) {
         p->first_layer++;
     }
+    p->cycle = g->shape->mtp_layers;
+    for (uint32_t i = 0; i < g->shape->layers; i++) {
+        p->cycle += shape_layer_is_moe(g->shape, i);
+    }
+    scout_init(&p->scout, 2.0 / (g->shape->layers + 1), 1.0 / p->cycle); /* the MTP layer, and about as much for the head and the row */
+    p->count_scouts = counters_register(&g->counters, "prefetch.scouts", "tokens with a shadow row that shows what the next one uses");
     p->count_named = counters_register(&g->counters, "prefetch.named", "experts whose chance a layer ahead was worth a read");
     p->count_right = counters_register(&g->counters, "prefetch.right", "of them used by the layer");
     p->asks = routers_can_be_asked(g);
@@ -157,6 +160,7 @@ void prefetch_destroy(struct prefetch *p)
     free(p->chance);
     free(p->named);
     free(p->hints);
+    free(p->chances);
     free(p);
 }
 
@@ -166,8 +170,14 @@ static uint64_t count_of(const struct engine *g, const char *name) { return coun
 static uint64_t experts_read(const struct engine *g) { return count_of(g, "expert.ram.misses") + count_of(g, "prefetch.useful"); }
 
 /* A step comes to the first layer: how it goes is chosen, and it is measured if it has no rows of prompts. */
-static void begin_token(struct prefetch *p, bool decodes)
+static void begin_token(struct prefetch *p, const struct batch *b, uint64_t start_ns)
 {
+    bool decodes = b->n_spans == 1 && !b->spans[0].bulk;
+    p->rides = decodes && b->rows[b->n - 1].shadow;
+    p->alone = decodes && b->n - p->rides == 1;
+    p->start_ns = start_ns;
+    p->spared = store_spared(p->engine->store);
+    counter_add(p->count_scouts, p->rides);
     p->token_ns = decodes ? clock_now_ns(&p->engine->clock) : 0;
     p->before = experts_read(p->engine);
     p->hinting = p->mode == PREFETCH_ON || (p->mode == PREFETCH_AUTO && prefetch_governor_choose(&p->governor));
@@ -233,6 +243,19 @@ static void hint(struct prefetch *p, uint32_t layer, uint32_t ahead, enum hint_l
     }
 }
 
+/* What is known of the token after this one, by its shadow row, for who decides what stays. */
+static void expect_next(struct prefetch *p, uint32_t layer)
+{
+    const float *chances = expect_chances(p->expect, LEAD_TOKEN, layer, expect_rows(p->expect));
+    if (chances == NULL) {
+        return;
+    }
+    for (uint32_t x = 0; x < p->engine->shape->experts; x++) {
+        p->chances[x] = (uint8_t)lrintf(chances[x] * UINT8_MAX);
+    }
+    store_expect(p->engine->store, (uint16_t)layer, p->cycle + 1, p->chances);
+}
+
 /* How many of the names were right. */
 static void compare(struct prefetch *p, const struct span *span)
 {
@@ -252,12 +275,32 @@ static void compare(struct prefetch *p, const struct span *span)
 
 /* ---- places of the token loop ---- */
 
-void prefetch_step(struct prefetch *p, const struct batch *b, const int32_t *tokens)
+bool prefetch_scouts(const struct prefetch *p)
+{
+    if (p == NULL || p->expect == NULL || p->mode == PREFETCH_GHOST) {
+        return false;
+    }
+    return p->mode == PREFETCH_ON || (p->alone && scout_choose(&p->scout));
+}
+
+void prefetch_drafted(struct prefetch *p, const struct batch_row *row, int32_t token, const float *logits)
+{
+    if (p == NULL || p->expect == NULL) {
+        return;
+    }
+    float sum = 0;
+    for (uint32_t i = 0; i < p->engine->shape->vocab; i++) {
+        sum += expf(logits[i] - logits[token]);
+    }
+    expect_drafted(p->expect, row->session, row->position + 2, token, sum >= 1 ? 1 / sum : 0);
+}
+
+void prefetch_step(struct prefetch *p, const struct batch *b, const int32_t *tokens, uint64_t start_ns)
 {
     if (p == NULL) {
         return;
     }
-    begin_token(p, b->n_spans == 1 && !b->spans[0].bulk);
+    begin_token(p, b, start_ns);
     p->named_layer = NOTHING;
     p->step = b;
     if (p->expect == NULL) {
@@ -280,6 +323,9 @@ void prefetch_routed(struct prefetch *p, const struct batch *b, uint32_t layer)
         return;
     }
     expect_route(p->expect, layer);
+    if (p->rides && p->mode != PREFETCH_GHOST) {
+        expect_next(p, layer);
+    }
 }
 
 int prefetch_layer(struct prefetch *p, const struct batch *b, const struct span *span, uint32_t layer, struct error *e)
@@ -316,14 +362,30 @@ int prefetch_layer(struct prefetch *p, const struct batch *b, const struct span 
     return 0;
 }
 
+/* A token without drafts is done. While scouts ride, the store keeps account of what they spare. */
+static void judge_scout(struct prefetch *p, double seconds, uint64_t experts)
+{
+    int64_t spared = store_spared(p->engine->store) - p->spared;
+    p->spared_all += spared;
+    scout_token(&p->scout, &(struct scout_token){p->rides, seconds, experts, spared});
+    bool rides = p->scout.rides || (p->rides && p->mode == PREFETCH_ON);
+    if (rides != p->compares) {
+        store_compare(p->engine->store, rides);
+        p->compares = rides;
+    }
+}
+
 void prefetch_done(struct prefetch *p, const struct batch *b)
 {
     if (p == NULL || b != p->step || p->token_ns == 0) {
         return;
     }
-    double seconds = 1e-9 * (double)(clock_now_ns(&p->engine->clock) - p->token_ns);
-    prefetch_governor_token(&p->governor, p->hinting, seconds, experts_read(p->engine) - p->before);
+    uint64_t now = clock_now_ns(&p->engine->clock), experts = experts_read(p->engine) - p->before;
+    prefetch_governor_token(&p->governor, p->hinting, 1e-9 * (double)(now - p->token_ns), experts);
     p->token_ns = 0;
+    if (p->alone) {
+        judge_scout(p, 1e-9 * (double)(now - p->start_ns), experts);
+    }
 }
 
 void prefetch_next(struct prefetch *p, uint32_t layer, uint32_t used)
@@ -347,7 +409,7 @@ void prefetch_json(const struct prefetch *p, struct str *out)
         str_puts(out, "null");
         return;
     }
-    str_puts(out, "{");
+    str_printf(out, "{\"scouts\": {\"tokens\": %llu, \"spared\": %lld}, ", (unsigned long long)counter_get(p->count_scouts), (long long)p->spared_all);
     expect_json(p->expect, out);
     str_puts(out, ", \"reads\": ");
     ahead_json(store_ahead(p->engine->store), out);

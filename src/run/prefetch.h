@@ -8,17 +8,13 @@
 
 #include "src/base/str.h"
 #include "src/run/batch.h"
+#include "src/run/ways.h"
 
 enum prefetch_mode { PREFETCH_OFF, PREFETCH_GHOST, PREFETCH_ON, PREFETCH_AUTO };
 
-/* Which of two ways to go is cheaper, by the seconds that tokens took. They depend on how many experts were not in RAM, too, so the ways
- * are compared at the same number of those: by the line through what was seen of both. A pure struct, times come in. */
+/* Whether tokens go with hints, the second way, by what both took. A pure struct, times come in. */
 struct prefetch_governor {
-    struct prefetch_way {
-        double seconds, experts;      /* of a token, fading means */
-        double variance, covariance;  /* of experts; of experts and seconds */
-        uint32_t seen;                /* tokens */
-    } way[2];                         /* without hints, with */
+    struct ways ways;
     uint64_t tokens;
 };
 
@@ -36,10 +32,18 @@ struct prefetch;
 int prefetch_create(struct engine *g, struct prefetch **ret, struct error *e);
 void prefetch_destroy(struct prefetch *p); /* accepts NULL */
 
-/* Places of the token loop; without `p` they do nothing. The last rows of a step have come to the first layer: tokens [b->n]. */
-void prefetch_step(struct prefetch *p, const struct batch *b, const int32_t *tokens);
+/* Whether a scout rides with the token whose step is about to be opened, which has no drafts (run/scout.h). False without `p`. */
+bool prefetch_scouts(const struct prefetch *p);
 
-/* work.ids hold the routing by `layer`, whose lease has not begun: predictions are compared with it and learn from it. */
+/* Places of the token loop; without `p` they do nothing. A row of the MTP layer has named a token for the position after the one it
+ * read; logits [vocab]. */
+void prefetch_drafted(struct prefetch *p, const struct batch_row *row, int32_t token, const float *logits);
+
+/* The last rows of a step, which began at start_ns, have come to the first layer: tokens [b->n]. */
+void prefetch_step(struct prefetch *p, const struct batch *b, const int32_t *tokens, uint64_t start_ns);
+
+/* work.ids hold the routing by `layer`, whose lease has not begun: predictions are compared with it and learn from it, and what a scout
+ * shows of the next token is said to who decides what stays. */
 void prefetch_routed(struct prefetch *p, const struct batch *b, uint32_t layer);
 
 /* b->x of the exact rows [begin, end) is the state after attention of `layer`, work.ids holds the routing, and the layer's lease has

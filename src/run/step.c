@@ -20,6 +20,7 @@ struct feed {
     struct session *session;
     uint32_t row, n, drafts, mtp_row, mtp_n;
     uint32_t shadow; /* rows after those n: 0 or 1 */
+    uint32_t passes; /* of the MTP layer, which name the tokens of drafts, or of the shadow row */
     bool bulk, refresh;
 };
 
@@ -154,29 +155,35 @@ static int check_feeds(const struct engine *g, const struct step_feed *feeds, ui
     return 0;
 }
 
-/* Rows of one feed; a single token without a shadow row is followed by drafts, which are not known yet. */
-static void add_feed(struct step *s, const struct step_feed *in, uint32_t *room)
+/* Whether MTP rows of the feed's timeline are to be made up first. */
+static bool is_behind(const struct feed *f) { return !f->refresh && draft_is_behind(f->session, f->n - f->drafts + f->passes); }
+
+/* Rows of one feed; a single token without a shadow row is followed by drafts, or by a scout. Their tokens are not known yet. */
+static void add_feed(struct step *s, const struct step_feed *in, bool only, uint32_t *room)
 {
     struct session *t = in->session;
     struct feed *f = &s->feeds[s->n_feeds++];
     uint32_t p0 = in->refresh ? t->length - 1 : t->length;
     draft_settle(t, in->refresh ? NULL : in->tokens);
     *f = (struct feed){.session = t, .row = s->main.n, .n = in->n, .bulk = in->bulk, .refresh = in->refresh};
-    f->drafts = in->n == 1 && !in->bulk && !in->refresh && !in->shadow ? draft_choose(t, *room) : 0;
+    bool guesses = in->n == 1 && !in->bulk && !in->refresh && !in->shadow;
+    f->drafts = guesses ? draft_choose(t, *room) : 0;
+    bool scouts = guesses && only && f->drafts == 0 && draft_scouts(t, *room);
+    f->passes = f->drafts + scouts;
     for (uint32_t i = 0; i < in->n + f->drafts; i++) {
         s->tokens[s->main.n] = in->refresh ? t->tokens[p0] : i < in->n ? in->tokens[i] : 0;
         s->rows[s->main.n++] = (struct batch_row){.session = t, .position = p0 + i, .keep_kv = in->refresh};
     }
     f->n += f->drafts;
-    if (in->shadow) {
+    if (in->shadow || scouts) {
         f->shadow = 1;
-        s->tokens[s->main.n] = *in->shadow;
+        s->tokens[s->main.n] = in->shadow ? *in->shadow : 0;
         s->rows[s->main.n++] = (struct batch_row){.session = t, .position = p0 + in->n, .shadow = true};
     }
     batch_span(&s->main, f->n + f->shadow, f->bulk);
-    *room -= f->drafts;
-    s->passes = max_u32(s->passes, f->drafts);
-    if (!f->refresh && draft_is_behind(t, f->n)) {
+    *room -= f->passes;
+    s->passes = max_u32(s->passes, f->passes);
+    if (is_behind(f)) {
         s->passes = max_u32(s->passes, 1);
     }
 }
@@ -205,7 +212,7 @@ static void add_feeds(struct step *s, const struct step_feed *feeds, uint32_t n)
     for (uint32_t bulk = 0; bulk < 2; bulk++) {
         for (uint32_t i = 0; i < n; i++) {
             if (feeds[i].bulk == (bulk != 0)) {
-                add_feed(s, &feeds[i], &room);
+                add_feed(s, &feeds[i], n == 1, &room);
                 feeds[i].session->in_step = true;
             }
         }
@@ -231,7 +238,7 @@ static int prepare_pages(struct step *s, struct error *e)
     for (uint32_t i = 0; i < s->n_feeds; i++) {
         const struct feed *f = &s->feeds[i];
         struct session *t = f->session;
-        bool writes = t->length > 0 && (t->mtp || draft_is_behind(t, f->n) || (draft_active(t) && f->n > 1));
+        bool writes = t->length > 0 && (t->mtp || is_behind(f) || (draft_active(t) && f->n > 1) || f->passes > 0);
         uint32_t before = writes ? t->length - t->mtp_rows : 0;
         int r = f->refresh ? 0 : kv_table_prepare(&t->kv, t->length - before, f->n + before + f->shadow, e);
         if (r < 0) {
@@ -312,7 +319,7 @@ static int script_layer(const struct step *s, struct error *e)
     return engine_cancelled(s->engine) ? error_set(e, ERROR_INTERRUPTED, "interrupted") : 0;
 }
 
-/* Row `cursor` of every feed that has so many drafts gets its successor; before the first pass, MTP rows that are missing. */
+/* Row `cursor` of every feed that has so many passes gets its successor; before the first pass, MTP rows that are missing. */
 static int draft_pass(struct step *s, struct error *e)
 {
     struct engine *g = s->engine;
@@ -322,11 +329,11 @@ static int draft_pass(struct step *s, struct error *e)
     int r = 0;
     for (uint32_t i = 0; i < s->n_feeds && s->cursor == 0 && r == 0; i++) {
         const struct feed *f = &s->feeds[i];
-        r = !f->refresh && draft_is_behind(f->session, f->n) ? draft_catch_up(f->session, s->mtp_x, e) : 0;
+        r = is_behind(f) ? draft_catch_up(f->session, s->mtp_x, e) : 0;
     }
     for (uint32_t i = 0; i < s->n_feeds && r == 0; i++) {
         struct feed *f = &s->feeds[i];
-        if (f->drafts > s->cursor) {
+        if (f->passes > s->cursor) {
             const float *state = s->cursor > 0 ? s->mtp_x + f->mtp_row * row_stride(g->shape->hidden) : f->session->state;
             s->draft_in[b.n] = (struct mtp_row){state, s->tokens[f->row + s->cursor]};
             f->mtp_row = b.n;
@@ -336,7 +343,7 @@ static int draft_pass(struct step *s, struct error *e)
     r = r < 0 || b.n == 0 ? r : draft_guess(g, &b, s->draft_in, tokens, e);
     for (uint32_t i = 0; i < s->n_feeds && r == 0; i++) {
         const struct feed *f = &s->feeds[i];
-        if (f->drafts > s->cursor) {
+        if (f->passes > s->cursor) {
             s->tokens[f->row + s->cursor + 1] = tokens[f->mtp_row];
         }
     }
@@ -366,7 +373,7 @@ static int next_layer(struct step *s, struct error *e)
     if (layer == 0) {
         r = engine_parallel(g, s->main.n, embed_task, s, e);
         counter_add(g->weight_bytes, s->main.n * weight_rows_bytes(&g->resident->embed, 1));
-        prefetch_step(g->prefetch, &s->main, s->tokens);
+        prefetch_step(g->prefetch, &s->main, s->tokens, s->start);
     }
     r = r < 0 ? r : block_run(g, &s->main, layer, e);
     if (r == 0 && layer + 1 == g->shape->layers) {
@@ -503,7 +510,7 @@ static void feed_commit(struct step *s, const struct feed *f)
             }
         }
         t->length += n;
-        t->mtp_rows = f->mtp_n || f->drafts ? t->length - 1 : t->mtp_rows;
+        t->mtp_rows = f->mtp_n || f->passes ? t->length - 1 : t->mtp_rows;
         counter_add(n == 1 ? g->tokens_decode : g->tokens_prefill, n);
     }
     if (!g->script) {

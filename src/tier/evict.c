@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Of EVICT_ODDS; measured in docs/trace.md, all flat around these. */
 static const double RATE_WEIGHT = 0.5, DISTANCE_ADDED = 0.5, MARGIN = 1.2;
@@ -53,6 +54,18 @@ void evict_clear(struct evict *c)
         c->free[i] = c->n_free - 1 - i;
     }
     c->visit = c->admissions = 0;
+}
+
+void evict_copy(struct evict *to, const struct evict *from)
+{
+    const struct evict_options *o = &from->options;
+    assert(to->options.slots == o->slots && to->options.layers == o->layers && to->options.experts == o->experts);
+    memcpy(to->entries, from->entries, (size_t)o->layers * o->experts * sizeof(*to->entries));
+    memcpy(to->slots, from->slots, o->slots * sizeof(*to->slots));
+    memcpy(to->free, from->free, o->slots * sizeof(*to->free));
+    to->n_free = from->n_free;
+    to->visit = from->visit;
+    to->admissions = from->admissions;
 }
 
 void evict_visit(struct evict *c, uint64_t visit, const struct expert_key *keys, uint32_t n, uint32_t *ret_slots)

@@ -69,6 +69,9 @@ int evict_init(struct evict *c, const struct evict_options *o, struct error *e);
 void evict_deinit(struct evict *c);
 void evict_clear(struct evict *c); /* as after evict_init; visits begin at 1 again */
 
+/* Makes `to` what `from` is, expectations included; both were given the same numbers of slots, layers and experts. */
+void evict_copy(struct evict *to, const struct evict *from);
+
 /* Begins a visit: n distinct keys of one layer. ret_slots [n]: where each lies, or EVICT_NO_SLOT. */
 void evict_visit(struct evict *c, uint64_t visit, const struct expert_key *keys, uint32_t n, uint32_t *ret_slots);
 

@@ -56,6 +56,9 @@ static int take_arrivals(struct store *s, int timeout_ms, uint16_t layer, struct
             if (a.status != -ECANCELED && x->users > 0 && a.key.layer == layer && r == 0) {
                 r = error_set(e, failure.code, "%s", failure.text);
             }
+            if (s->compares && evict_has(&s->plain, a.key)) {
+                evict_drop(&s->plain, a.key);
+            }
             if (stays(s, a.key)) {
                 evict_drop(&s->evict, a.key);
             }
@@ -93,7 +96,7 @@ static int check_keys(const struct store *s, const struct expert_key *keys, uint
 }
 
 /* Puts the n hottest of the missed experts first. */
-static void hottest_first(struct store *s, uint32_t missed, uint32_t n)
+static void hottest_first(const struct store *s, uint32_t missed, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
         uint32_t best = i;
@@ -106,22 +109,36 @@ static void hottest_first(struct store *s, uint32_t missed, uint32_t n)
     }
 }
 
-/* Who stays from now on. Those who leave give their slots back as soon as nobody holds them. */
-static void admit(struct store *s, const struct store_visit *v)
+/* Who of the visit is let in, s->answers; returns how many asked. *ret_missed: experts that were not there. */
+static uint32_t let_in(const struct store *s, struct evict *c, const struct store_visit *v, uint32_t *ret_missed)
 {
     uint32_t n = 0;
-    evict_visit(&s->evict, s->visit, v->keys, v->n, s->found);
+    evict_visit(c, s->visit, v->keys, v->n, s->found);
     for (uint32_t i = 0; i < v->n; i++) {
         if (s->found[i] == EVICT_NO_SLOT) {
             s->missed[n++] = v->keys[i];
         }
     }
+    *ret_missed = n;
     if (v->passing) { /* into free slots only, the first layers do not take all of them */
-        uint32_t share = max_u32(s->evict.options.slots / s->evict.options.cycle, 1), missed = n;
-        n = min_u32(n, min_u32(s->evict.n_free, share));
-        hottest_first(s, missed, n);
+        uint32_t share = max_u32(c->options.slots / c->options.cycle, 1);
+        n = min_u32(n, min_u32(c->n_free, share));
+        hottest_first(s, *ret_missed, n);
     }
-    evict_admit(&s->evict, s->missed, n, s->answers);
+    evict_admit(c, s->missed, n, s->answers);
+    return n;
+}
+
+/* Who stays from now on. Those who leave give their slots back as soon as nobody holds them. */
+static void admit(struct store *s, const struct store_visit *v)
+{
+    uint32_t missed, plain;
+    bool compares = s->compares && v->keys[0].layer < s->weights->shape.layers; /* without advice nobody would ask the MTP layer */
+    if (compares) {
+        let_in(s, &s->plain, v, &plain);
+    }
+    uint32_t n = let_in(s, &s->evict, v, &missed);
+    s->spared += compares ? (int64_t)plain - missed : 0;
     for (uint32_t i = 0; i < n; i++) {
         counter_add(s->admitted, s->answers[i].slot != EVICT_NO_SLOT);
         if (s->answers[i].evicted) {

@@ -105,4 +105,15 @@ void store_hint(struct store *s, const struct prediction *p, uint32_t n);
 /* What came of it so far. */
 const struct ahead *store_ahead(const struct store *s);
 
+/* Advice for who stays: with which chance the visit of `layer` that is `ahead` visits from now uses each of its experts, chances [experts]
+ * in 255ths. Replaces what was expected of them; nothing is read for it. */
+void store_expect(struct store *s, uint16_t layer, uint32_t ahead, const uint8_t *chances);
+
+/* What store_expect is worth: from now on (on), until off, the store also keeps account of who would stay without it. */
+void store_compare(struct store *s, bool on);
+
+/* Since store_compare: uses by the main layers that found their expert among those that stay, less those that would have without advice
+ * and without the MTP layer's uses, which are its price. */
+int64_t store_spared(const struct store *s);
+
 #endif

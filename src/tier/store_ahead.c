@@ -104,6 +104,9 @@ void store_take_hints(struct store *s, const struct prediction *p, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         struct expert *x = expert_of(s, p[i].key);
         evict_expect(&s->evict, p[i].key, s->visit + p[i].ahead, p[i].probability);
+        if (s->compares) {
+            evict_expect(&s->plain, p[i].key, s->visit + p[i].ahead, p[i].probability);
+        }
         x->expires = x->predicted ? s->visit + p[i].ahead : 0;
         if (x->state == ABSENT && s->n_hints < STORE_HINTS) {
             s->hints[s->n_hints++] = (struct hint){p[i].key, s->visit + p[i].ahead, p[i].lead};
@@ -115,6 +118,26 @@ void store_take_hints(struct store *s, const struct prediction *p, uint32_t n)
 }
 
 const struct ahead *store_ahead(const struct store *s) { return &s->ahead; }
+
+/* ---- who stays for what is expected ---- */
+
+void store_take_expected(struct store *s, uint16_t layer, uint32_t ahead, const uint8_t *chances)
+{
+    for (uint32_t x = 0; x < s->experts; x++) {
+        evict_expect(&s->evict, (struct expert_key){layer, (uint16_t)x}, s->visit + ahead, (float)chances[x] / UINT8_MAX);
+    }
+}
+
+void store_compare(struct store *s, bool on)
+{
+    s->compares = on && !s->all;
+    s->spared = 0;
+    if (s->compares) {
+        evict_copy(&s->plain, &s->evict);
+    }
+}
+
+int64_t store_spared(const struct store *s) { return s->spared; }
 
 /* ---- popularity of earlier runs ---- */
 

@@ -61,6 +61,15 @@ void store_end(struct lease *l)
     }
 }
 
+void store_expect(struct store *s, uint16_t layer, uint32_t ahead, const uint8_t *chances)
+{
+    if (!s->all) { /* else everybody stays */
+        enter(s);
+        store_take_expected(s, layer, ahead, chances);
+        leave(s, &(struct store_call){.kind = STORE_EXPECT, .chances = chances, .layer = layer, .ahead = ahead, .n = s->experts});
+    }
+}
+
 void store_hint(struct store *s, const struct prediction *p, uint32_t n)
 {
     if (!s->all) { /* else nothing moves */

@@ -6,13 +6,15 @@
 
 #include "src/tier/store.h"
 
-enum store_call_kind { STORE_BEGIN, STORE_HINT, STORE_NEXT, STORE_RELEASE, STORE_END, STORE_CALLS };
+enum store_call_kind { STORE_BEGIN, STORE_HINT, STORE_EXPECT, STORE_NEXT, STORE_RELEASE, STORE_END, STORE_CALLS };
 
 struct store_call {
     enum store_call_kind kind;
-    uint32_t lease;                  /* number, below STORE_LEASES; STORE_HINT: 0 */
+    uint32_t lease;                  /* number, below STORE_LEASES; STORE_HINT, STORE_EXPECT: 0 */
     const struct store_visit *visit; /* STORE_BEGIN, else NULL */
     const struct prediction *hints;  /* STORE_HINT: [n], else NULL */
+    const uint8_t *chances;          /* STORE_EXPECT: [n] of the experts of `layer`, `ahead` visits away, else NULL */
+    uint32_t layer, ahead;
     uint32_t n, max;                 /* STORE_NEXT: n experts handed out of at most max; STORE_RELEASE: n given back */
 };
 

@@ -24,7 +24,7 @@ void store_measure(const struct weights *w, uint32_t nodes, struct store_sizes *
     struct expert_slots_sizes sizes;
     expert_slots_measure(w, nodes, &sizes);
     uint64_t slots = sizes.experts + 2ull * w->shape.experts_used; /* at most: all but one stay, and staging */
-    uint64_t beside = slots * (sizeof(double) + sizeof(struct evict_entry) + sizeof(struct evict_slot) + sizeof(struct fetch_flight)) + (uint64_t)HINT_LEADS * shape_all_layers(&w->shape) * sizeof(struct ahead_cell);
+    uint64_t beside = slots * (sizeof(double) + 2 * sizeof(struct evict_entry) + 2 * sizeof(struct evict_slot) + sizeof(struct fetch_flight)) + (uint64_t)HINT_LEADS * shape_all_layers(&w->shape) * sizeof(struct ahead_cell);
     *ret = (struct store_sizes){.experts = sizes.experts, .scales = sizes.scales,
                                 .tables = own_tables_bytes(w, slots) + expert_slots_table_bytes(w, nodes, slots) + beside};
     for (uint32_t k = 0; k < nodes; k++) {
@@ -175,6 +175,7 @@ static int open_streaming(struct store *s, const struct store_options *o, const 
     }
     s->reserve = o->staging / 4;
     int r = evict_init(&s->evict, &eo, e);
+    r = r < 0 ? r : evict_init(&s->plain, &eo, e);
     return r < 0 ? r : fetch_init(&s->fetch, o->reader, o->requests, &s->slots, fingerprints, e);
 }
 
@@ -216,6 +217,7 @@ void store_destroy(struct store *s)
     }
     evict_deinit(&s->evict);
     ahead_deinit(&s->ahead);
+    evict_deinit(&s->plain);
     heat_deinit(&s->heat);
     expert_slots_deinit(&s->slots);
     buffer_deinit(&s->tables);

@@ -58,6 +58,9 @@ struct store {
     struct expert_key *warm;      /* [slots.n] of which n_warm stay and are still to be read, hottest last */
     uint32_t n_warm;
     struct evict evict;
+    struct evict plain;           /* if `compares`: without what store_expect says */
+    bool compares;
+    int64_t spared;               /* store_spared */
     struct heat heat;
     struct fetch fetch;
     uint64_t visit;
@@ -85,6 +88,7 @@ int store_lease_next(struct lease *l, const atomic_int *cancel, struct expert_vi
 void store_lease_release(struct lease *l, const struct expert_view *views, uint32_t n);
 void store_lease_end(struct lease *l); /* an open one */
 void store_take_hints(struct store *s, const struct prediction *p, uint32_t n);
+void store_take_expected(struct store *s, uint16_t layer, uint32_t ahead, const uint8_t *chances);
 
 /* store.c: begins to read an expert that is ABSENT into a spare slot; there is one, and room for its reads. */
 void store_start(struct store *s, struct expert_key key, enum read_priority priority);

@@ -52,18 +52,33 @@ static void keep_logits(void *ctx, uint32_t position, const float *logits)
     r->n = position + 1;
 }
 
-struct sluice_session *harness_session(struct sluice_engine *g, struct recording *r)
+static struct sluice_session *open_session(struct sluice_engine *g, struct recording *r, bool draft)
 {
     struct sluice_session *s = NULL;
     struct sluice_model_info info;
     struct sluice_error e;
-    struct sluice_session_options o = {.hooks = {.on_logits = keep_logits, .ctx = r}};
+    struct sluice_session_options o = {.hooks = {.on_logits = keep_logits, .ctx = r}, .draft = draft};
     sluice_engine_info(g, &info);
     r->vocab = info.vocab;
     if (sluice_session_create(g, &o, &s, &e) != 0) {
         fail("session", e.text);
     }
     return s;
+}
+
+struct sluice_session *harness_session(struct sluice_engine *g, struct recording *r) { return open_session(g, r, false); }
+
+struct sluice_session *harness_drafting_session(struct sluice_engine *g, struct recording *r) { return open_session(g, r, true); }
+
+struct sluice_session *harness_fork(struct sluice_session *s, struct recording *r)
+{
+    struct sluice_session *ret = NULL;
+    struct sluice_error e;
+    struct sluice_session_options o = {.hooks = {.on_logits = keep_logits, .ctx = r}, .draft = true};
+    if (sluice_session_fork(s, &o, &ret, &e) != 0) {
+        fail("fork", e.text);
+    }
+    return ret;
 }
 
 void harness_feed(struct sluice_session *s, const int32_t *tokens, size_t n)

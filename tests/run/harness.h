@@ -19,6 +19,8 @@ struct recording {
 };
 
 struct sluice_session *harness_session(struct sluice_engine *g, struct recording *r);
+struct sluice_session *harness_drafting_session(struct sluice_engine *g, struct recording *r); /* with option draft */
+struct sluice_session *harness_fork(struct sluice_session *s, struct recording *r); /* drafts as well */
 void harness_feed(struct sluice_session *s, const int32_t *tokens, size_t n);
 
 /* Fails unless rows [first, first + n) are the same bits (NaN never passes: commit refuses it). */

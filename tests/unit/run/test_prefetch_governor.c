@@ -69,7 +69,7 @@ static void test_asking_alone_costs(void **state)
         bool on = prefetch_governor_choose(&g);
         prefetch_governor_token(&g, on, on ? 1.05 : 1.0, 0); /* all experts were there */
     }
-    assert_in_range(g.way[1].seen, 8, 40);
+    assert_in_range(g.ways.way[1].seen, 8, 40);
 }
 
 int main(void)

@@ -340,6 +340,39 @@ static void visit(struct streaming *t, const struct store_visit *v)
     drain(t, l, v->n, EXPERTS);
 }
 
+/* Two groups of a layer's experts, room for one of them: what is said of the next visit decides who stays, and what that spares is
+ * counted. Nothing is read for it. */
+static void test_expected_experts_stay(void **state)
+{
+    (void)state;
+    struct streaming t = {.random = 3};
+    struct expert_key keys[2][4];
+    uint8_t chances[2][EXPERTS] = {{0}};
+    open_model(&t.f, DEMO);
+    open_store(&t, 4, 8, 1);
+    for (uint16_t i = 0; i < 8; i++) {
+        keys[i / 4][i % 4] = (struct expert_key){2, i};
+        chances[i / 4][i] = 255;
+    }
+    for (uint32_t step = 0; step < 12; step++) { /* as hot as each other */
+        visit(&t, &(struct store_visit){.keys = keys[step % 2], .n = 4});
+    }
+    uint64_t read = count(&t, "expert.nvme.hits");
+    store_compare(t.store, true);
+    for (uint32_t step = 0; step < 8; step++) { /* in pairs: 0 0 1 1 0 0 1 1, and the next is said before each */
+        store_expect(t.store, 2, 2, chances[(step + 1) / 2 % 2]);
+        assert_int_equal(count(&t, "expert.nvme.hits"), read);
+        visit(&t, &(struct store_visit){.keys = keys[step / 2 % 2], .n = 4});
+        read = count(&t, "expert.nvme.hits");
+    }
+    assert_in_range(store_spared(t.store), 4, 16);
+    store_compare(t.store, false);
+    visit(&t, &(struct store_visit){.keys = keys[0], .n = 4});
+    assert_int_equal(store_spared(t.store), 0);
+    store_destroy(t.store);
+    close_model(&t.f);
+}
+
 /* All experts of every layer, as a long prompt uses them. */
 static void visit_prompt(struct streaming *t, uint32_t rows_each)
 {
@@ -640,6 +673,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_store),          cmocka_unit_test(test_leases), cmocka_unit_test(test_any_part_stays), cmocka_unit_test(test_decisions_repeat),
+        cmocka_unit_test(test_expected_experts_stay),
         cmocka_unit_test(test_two_leases),     cmocka_unit_test(test_hints),  cmocka_unit_test(test_damaged_expert), cmocka_unit_test(test_changed_file),
         cmocka_unit_test(test_warm),           cmocka_unit_test(test_prompts_move_nobody_out),
         cmocka_unit_test(test_failed_and_late_reads), cmocka_unit_test(test_hints_that_fail),
