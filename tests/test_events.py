@@ -8,6 +8,8 @@ import gzip
 import json
 import os
 import random
+import resource
+import subprocess
 import tempfile
 
 import cases
@@ -172,6 +174,27 @@ def test_auto_costs_no_more_than_a_hundredth():
     assert wins > 0
 
 
+def test_pauses_are_no_part_of_tokens():
+    """A user who thinks between two tokens: what auto measures, and so what it does, is the same."""
+    path, _ = record("on", "-c", "1024", tokens=300)
+    paused = os.path.join(FOLDER.name, "paused.events")
+    dice, pause, ended = random.Random(3), 0, False
+    with open(path, encoding="ascii") as f, open(paused, "w", encoding="ascii") as out:
+        for line in f:
+            words = line.split()
+            if words[0] in ("begin", "hint", "next", "release", "end"):
+                if words[0] in ("begin", "hint") and ended:
+                    pause += dice.choice((0, 0, 0, 3)) * 10**9
+                ended = words[0] == "end" and layer == "5"
+                layer = words[4] if words[0] == "begin" else layer if words[0] != "end" else None
+                words[1] = str(int(words[1]) + pause)
+            out.write(" ".join(words) + "\n")
+    flags = ("--prefetch", "auto", "--drive", "100M", "--compute", "100")
+    (plain,), (got,) = (play(x, *flags)["results"] for x in (path, paused))
+    named = [r["counted"]["prefetch.begun"] for r in (plain, got)]
+    assert abs(got["seconds"] - plain["seconds"] - pause * 1e-9) < 0.02 * plain["seconds"] and 0.95 < named[0] / named[1] < 1.05, (plain, got, pause)
+
+
 BAD = [
     ("", "the file ends early"),
     ("sluice-events 1\n", 'line 1: "sluice-events 1"'),
@@ -204,11 +227,29 @@ BAD += [(HEAD + text.rstrip("\n") + "\n", part) for text, part in (
     ("end 0 0 0", "line 4: the file ends early"),
     ("end 0 0 0\n" + COUNTED + "end 1 0 0", "line 64: end, expected"),
     ("end 0 0 0\n" + COUNTED + "counted 0\n", "line 64: counted"),
-    ("end 0 0 0\n" + COUNTED, "call 1: the store does something else"),
+    ("come\nhint 0 0\n" + COUNTED, "no token came to the first layer with experts: there is nothing to play"),
+    ("end 0 0 0\nbegin 1 0 0 1 0 2 1\n" + COUNTED, "call 1: the store does something else"),
     ("begin 0 0 0 1 0 2 1\n" + COUNTED, "call 1: the store does something else"),
     ("come\nbegin 0 0 0 1 0 2 1\nnext 0 0 0 4 1\n" + COUNTED, "call 2: the store does something else"),
     ("come\nbegin 0 0 0 1 0 2 1\nrelease 0 0 0 1\n" + COUNTED, "call 2: the store does something else"),
 )]
+
+LARGE = "".join(f"layer {layer} 64 0 64 0 64 0\n" for layer in range(33))
+BAD += [(f"sluice-events 2\nstore 33 0 1 1 4096 2 {cached} {staging} 341 32 1048576 0\n{LARGE}begin 0 0 0 0 0 2 1\n{COUNTED}", part) for cached, staging, part in (
+    (1, 4, f"{33 * 4096} experts in all layers, expected at most 131072"), (131073, 4, "line 2: slots"), (1, 131073, "line 2: slots"))]
+ONLY_MTP = "sluice-events 2\nstore 1 1 1 1 4 2 1 4 341 32 1048576 0\nlayer 1 64 0 64 0 64 0\ncome\nbegin 0 0 0 1 0 2 1\n"
+BAD.append((ONLY_MTP + COUNTED, "no token came to the first layer with experts"))
+
+
+def test_tables_are_bounded():
+    """The largest model that a file may name: five times what is known, and yet little memory; addresses of experts have none behind them."""
+    path = os.path.join(FOLDER.name, "large.events")
+    layers = "".join(f"layer {layer} 64 0 64 0 64 0\n" for layer in range(32))
+    with open(path, "w", encoding="ascii") as f:
+        f.write(f"sluice-events 2\nstore 32 0 0 1 4096 2 131071 131072 341 32 1048576 0\n{layers}begin 0 0 0 0 0 2 1\nend 1 0 0\n{COUNTED}")
+    limit = lambda: resource.setrlimit(resource.RLIMIT_DATA, (256 << 20, 256 << 20))
+    run = subprocess.run([cases.BINARY, "trace", "play", path], capture_output=True, preexec_fn=limit, check=False)
+    assert run.returncode == 1 and b"call 1: the store does something else" in run.stderr, run.stderr
 
 
 def test_bad_files_are_named_with_their_line():

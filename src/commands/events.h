@@ -12,7 +12,7 @@
 #include "src/tier/expert_slots.h"
 #include "src/tier/store_observer.h"
 
-enum { EVENTS_LAYERS = 1024, EVENTS_EXPERTS = 4096, EVENTS_SLOTS = 1 << 22, EVENTS_ROOM = 4096 };
+enum { EVENTS_LAYERS = 1024, EVENTS_EXPERTS = 4096, EVENTS_ALL = 1 << 17, EVENTS_ROOM = 4096 }; /* EVENTS_ALL: experts of all layers, and slots: five times the largest model known; tables of them take 100 MB */
 
 /* Experts of a layer: bytes of each matrix, and how many FP8 scales beside it. bytes[0] == 0: the layer has none. */
 struct events_layer {

@@ -21,6 +21,16 @@ uint32_t events_first_layer(const struct events *x)
     return layer;
 }
 
+/* Of the model itself; its MTP layer is no part of a token. */
+static uint32_t last_layer(const struct events *x)
+{
+    uint32_t layer = x->setting.layers - 1;
+    while (!events_has_experts(&x->setting, layer)) {
+        layer--;
+    }
+    return layer;
+}
+
 uint64_t events_experts(const struct events *x)
 {
     uint64_t n = 0;
@@ -108,17 +118,24 @@ static void pass_call(struct clocked *c, size_t i, double instead)
 
 static uint64_t count_of(const struct clocked *c, const char *name) { return counter_get(counters_find(&c->model.counters, name)); }
 
-/* As run/prefetch.c: a token comes to the first layer. */
+static uint64_t experts_read(const struct clocked *c) { return count_of(c, "expert.ram.misses") + count_of(c, "prefetch.useful"); }
+
+/* As run/prefetch.c, of the layers that have experts: the first one begins, the last one has ended. What is between two tokens - the
+ * head, the sampler, a user who thinks - is none. */
 static void begin_token(struct clocked *c, bool decodes)
 {
-    uint64_t experts = count_of(c, "expert.ram.misses") + count_of(c, "prefetch.useful");
-    if (c->token && decodes) {
-        prefetch_governor_token(&c->governor, c->hinting, 1e-9 * (double)(c->clock.ns - c->token_ns), experts - c->token_experts);
-    }
     c->token = decodes;
     c->token_ns = c->clock.ns;
-    c->token_experts = experts;
+    c->token_experts = experts_read(c);
     c->hinting = c->setup->hints == EVENTS_ON || (c->setup->hints == EVENTS_AUTO && prefetch_governor_choose(&c->governor));
+}
+
+static void end_token(struct clocked *c)
+{
+    if (c->token) {
+        prefetch_governor_token(&c->governor, c->hinting, 1e-9 * (double)(c->clock.ns - c->token_ns), experts_read(c) - c->token_experts);
+    }
+    c->token = false;
 }
 
 static void hint(struct clocked *c, const struct event *x)
@@ -129,13 +146,25 @@ static void hint(struct clocked *c, const struct event *x)
     store_hint(c->model.store, c->hints, x->n);
 }
 
-/* A hint that was recorded, and its time. Without hints nobody asks what to hint. */
+/* A hint that was recorded, and the time that asking took. Without hints nobody asks what to hint. */
 static void play_hint(struct clocked *c, size_t i)
 {
-    const struct event *x = &c->events->item[i];
     if (c->hinting) {
         pass_call(c, i, c->setup->ask_ns);
-        hint(c, x);
+        hint(c, &c->events->item[i]);
+    }
+}
+
+/* The first one of a token, before the first layer. What passed since the token before is no asking. */
+static void announce(struct clocked *c, size_t i, bool decodes)
+{
+    double asked = c->setup->ask_ns >= 0 ? c->setup->ask_ns : (double)c->events->item[i].took_ns;
+    pass(c, c->setup->ask_ns >= 0 ? 0 : (double)gap_ns(c->events, i));
+    begin_token(c, decodes);
+    c->announced = true;
+    if (c->hinting) {
+        pass(c, asked);
+        hint(c, &c->events->item[i]);
     }
 }
 
@@ -148,10 +177,10 @@ static void play_hint_between(struct clocked *c, size_t i)
     }
     bool first = next < c->events->n && c->events->item[next].layer == events_first_layer(c->events);
     if (first && !c->announced) {
-        begin_token(c, !c->events->item[next].passing);
-        c->announced = true;
+        announce(c, i, !c->events->item[next].passing);
+    } else {
+        play_hint(c, i);
     }
-    play_hint(c, i);
 }
 
 /* Who is expected at the next visit of a layer, as recorded. */
@@ -168,6 +197,7 @@ static void play_expected(struct clocked *c, size_t i)
 static int begin(struct clocked *c, size_t i, struct lease **ret, struct error *e)
 {
     const struct event *x = &c->events->item[i];
+    pass_call(c, i, c->setup->layer_ns);
     if (x->layer == events_first_layer(c->events) && !c->announced) {
         begin_token(c, !x->passing);
     }
@@ -177,7 +207,6 @@ static int begin(struct clocked *c, size_t i, struct lease **ret, struct error *
         c->keys[k] = (struct expert_key){x->layer, (uint16_t)pair[0]};
         c->rows[k] = pair[1];
     }
-    pass_call(c, i, c->setup->layer_ns);
     return store_begin(c->model.store, &(struct store_visit){c->keys, c->rows, x->n, x->passing}, ret, e);
 }
 
@@ -226,6 +255,9 @@ static int visit(struct clocked *c, size_t i, size_t *ret, struct error *e)
     r = use(c, l, min_u32(x->item[first].max, x->setting.experts), first, end, e);
     pass_call(c, end, rest);
     store_end(l);
+    if (x->item[i].layer == last_layer(x)) {
+        end_token(c);
+    }
     *ret = end + 1;
     return r;
 }

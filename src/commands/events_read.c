@@ -87,7 +87,7 @@ static int read_store(struct events_text *t, const uint64_t *w, uint32_t n, stru
         return wrong(t, e, "store", "one such line of 12 numbers");
     }
     bool shape = w[0] > 0 && w[0] <= EVENTS_LAYERS && w[1] <= EVENTS_LAYERS - w[0] && w[2] <= w[0] && w[3] > 0 && w[3] <= EVENTS_LAYERS && w[4] > 0 && w[4] <= EVENTS_EXPERTS && w[5] > 0 && w[5] <= w[4];
-    bool slots = w[6] <= EVENTS_SLOTS && w[7] > 0 && w[7] <= EVENTS_SLOTS && w[8] >= 16 && w[8] <= EVENTS_ROOM / EXPERT_PARTS;
+    bool slots = w[6] <= EVENTS_ALL && w[7] > 0 && w[7] <= EVENTS_ALL && w[8] >= 16 && w[8] <= EVENTS_ROOM / EXPERT_PARTS;
     bool reader = w[9] > 0 && w[9] <= READER_DEPTH_MAX && w[10] > 0 && w[10] <= 1 << 30;
     if (!shape || !slots || !reader) {
         return wrong(t, e, !shape ? "a shape" : !slots ? "slots" : "a reader", "numbers that an engine may have");
@@ -291,6 +291,21 @@ int events_text_line(struct events_text *t, char *line, struct error *e)
     return strcmp(word, "come") == 0 && t->set && !t->ended ? read_come(t, t->words, n, e) : read_call(t, word, n, e);
 }
 
+/* Whether experts of the model itself, not of its MTP layer alone, were used. */
+static bool was_used(const struct events *x)
+{
+    uint32_t first = 0;
+    while (first < x->setting.layers && !events_has_experts(&x->setting, first)) {
+        first++;
+    }
+    for (size_t i = 0; first < x->setting.layers && i < x->n; i++) {
+        if (x->item[i].kind == STORE_BEGIN && x->item[i].layer == first) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Experts that stay are fewer than there are: others come and go. */
 int events_text_end(struct events_text *t, struct error *e)
 {
@@ -301,6 +316,12 @@ int events_text_end(struct events_text *t, struct error *e)
     }
     if (t->events->n == 0 || t->counters != EVENTS_COUNTERS || t->told != t->events->n_batches) {
         return error_set(e, ERROR_FORMAT, "%s: line %llu: the file ends early, expected calls and then %d lines counted", t->name, (unsigned long long)t->line, EVENTS_COUNTERS);
+    }
+    if (!was_used(t->events)) {
+        return error_set(e, ERROR_FORMAT, "%s: no token came to the first layer with experts: there is nothing to play; record a run that computes tokens", t->name);
+    }
+    if (experts > EVENTS_ALL) {
+        return error_set(e, ERROR_FORMAT, "%s: %llu experts in all layers, expected at most %d", t->name, (unsigned long long)experts, EVENTS_ALL);
     }
     return s->cached < experts ? 0 : error_set(e, ERROR_FORMAT, "%s: %u experts stay of %llu, expected fewer", t->name, s->cached, (unsigned long long)experts);
 }

@@ -214,6 +214,8 @@ static struct figures figures_of(const struct events_outcome *o)
                             .useful = (double)n[2 * AHEAD_USEFUL], .late = (double)n[2 * AHEAD_LATE], .wasted = (double)n[2 * AHEAD_WASTED], .cancelled = (double)n[2 * AHEAD_CANCELLED]};
 }
 
+static double share(double part, double all) { return all > 0 ? part / all : 0; } /* a clock may have stood still */
+
 static double mean_ns(const struct playing *p) { return p->setup.expert_ns >= 0 ? p->setup.expert_ns : events_expert_ns(&p->events); }
 
 static uint64_t drive_of(const struct playing *p)
@@ -233,7 +235,7 @@ static void text_clocked(const struct playing *p, struct str *out)
             struct figures f = figures_of(o);
             if (p->wanted[i]) {
                 str_printf(out, "%6u (%5.1f %%)  %-8s %9.3f  %5.1f %%  %5.1f %% %9.3f %7.0f %7.0f %7.0f %10.0f\n", p->slots[k], 100.0 * p->slots[k] / (double)events_experts(&p->events), events_hints_names[i],
-                           tokens / o->seconds, 100 * o->waiting / o->seconds, 100 * f.hits, 1e-6 * f.drive_bytes / tokens, f.useful, f.late, f.wasted, f.cancelled);
+                           share(tokens, o->seconds), 100 * share(o->waiting, o->seconds), 100 * f.hits, 1e-6 * f.drive_bytes / tokens, f.useful, f.late, f.wasted, f.cancelled);
             }
         }
     }
@@ -249,7 +251,7 @@ static void json_clocked(const struct playing *p, struct str *out)
             const struct events_outcome *o = &p->outcome[k][i];
             if (p->wanted[i]) {
                 str_printf(out, "%s\n  {\"cached\": %u, \"prefetch\": \"%s\", \"seconds\": %.9f, \"waiting_s\": %.9f, \"tokens_s\": %.6f, \"counted\": ", comma, p->slots[k], events_hints_names[i],
-                           o->seconds, o->waiting, events_tokens(&p->events) / o->seconds);
+                           o->seconds, o->waiting, share(events_tokens(&p->events), o->seconds));
                 json_counters(o->counted, EVENTS_COUNTERS, out);
                 str_puts(out, "}");
                 comma = ",";
