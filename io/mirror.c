@@ -73,6 +73,13 @@ static void compare(struct container_build *b, const struct pair *p, uint64_t he
         container_build_problem(b, p->copy->path, "is the model's own file, not a copy of it");
         return;
     }
+    for (uint32_t i = 0; i < p->own->n_copies; i++) {
+        const struct file *other = &p->own->copies[i];
+        if (other->device == p->copy->device && other->inode == p->copy->inode) {
+            container_build_problem(b, p->copy->path, "is the same file as %s of another mirror: name each folder once", other->path);
+            return;
+        }
+    }
     if (p->own->size != p->copy->size) {
         container_build_problem(b, p->copy->path, "has %llu bytes, the model's file has %llu; copy it again", (unsigned long long)p->copy->size,
                                 (unsigned long long)p->own->size);

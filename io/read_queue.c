@@ -133,10 +133,11 @@ static void finish_if_done(struct read_queue *q, struct read_slot *s)
 }
 
 /* The first failure in the file is the one that is told. */
-static void fail(struct read_queue *q, struct read_slot *s, int status, uint64_t at)
+static void fail(struct read_queue *q, struct read_slot *s, const struct file *file, int status, uint64_t at)
 {
     if (s->status == 0 || at < s->failed_at) {
         s->status = status;
+        s->failed = file;
         s->failed_at = at;
     }
     cut_short(q, s);
@@ -197,7 +198,7 @@ int read_queue_cancel(struct read_queue *q, uint64_t tag)
     if (s == NULL) {
         return -ENOENT;
     }
-    fail(q, s, -ECANCELED, s->next);
+    fail(q, s, s->request.file, -ECANCELED, s->next);
     finish_if_done(q, s);
     return 0;
 }
@@ -231,6 +232,7 @@ bool read_queue_collect(struct read_queue *q, struct read_result *ret)
         .status = s->finished ? s->status : 0,
         .more = !s->finished,
         .file_offset = s->status == 0 ? s->request.offset : s->failed_at,
+        .file = s->finished && s->failed != NULL ? s->failed : s->request.file,
         .bytes = s->reported,
     };
     if (s->finished) {
@@ -402,7 +404,7 @@ static void book_slot(struct read_queue *q, struct read_slot *s, const struct re
             s->next = max_u64(max_u64(got, c->offset), s->request.offset);
             push_first(list_of(q, s), s);
         } else {
-            fail(q, s, status, max_u64(got, s->request.offset));
+            fail(q, s, c->file, status, max_u64(got, s->request.offset));
         }
     }
     finish_if_done(q, s);

@@ -16,6 +16,7 @@ struct read_slot {
     uint32_t running;           /* chunks in flight */
     int status;
     uint64_t failed_at;
+    const struct file *failed;  /* the copy that was read there */
     bool finished, in_results, alone; /* alone: not to be joined */
     struct read_slot *link;     /* in a waiting list or among the spare ones */
     struct read_slot *result_link;

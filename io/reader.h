@@ -61,6 +61,7 @@ struct read_result {
     int status; /* 0: all bytes are there; else -errno (-EIO, -ENODATA for a short file, -ESTALE for one that was changed since it was opened, -ECANCELED) */
     bool more;  /* a report of progress: `bytes` are there, status is 0, the request goes on */
     uint64_t file_offset; /* where it failed */
+    const struct file *file; /* the copy that failed there last; else the file of the request */
     uint64_t bytes; /* leading bytes of the request that are there */
 };
 

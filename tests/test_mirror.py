@@ -79,6 +79,38 @@ def test_what_is_no_copy():
             refused(1, text, "plan", "-m", SMALL, "--model-mirror", mirror)
         refused(2, "no such folder", *command[:-1], copy)
         refused(1, "own file", *command[:-1], os.path.dirname(SMALL))
+        shutil.copy(SMALL, copy)
+        with folder() as home:
+            link, linked = os.path.join(home, "link"), os.path.join(home, "linked")
+            os.symlink(mirror, link)
+            os.mkdir(linked)
+            os.symlink(copy, os.path.join(linked, name))
+            for again in (mirror, os.path.join(mirror, "..", os.path.basename(mirror)), link, linked):
+                said = refused(1, "is the same file as", *command[:-1], f"{mirror},{again}")
+                assert "name each folder once" in said and copy in said, said
+
+
+def test_damage_names_its_file():
+    """The file that is damaged is named, whether it is the copy or the model."""
+    with folder() as home:
+        model, mirror = os.path.join(home, "model.gguf"), os.path.join(home, "mirror")
+        os.mkdir(mirror)
+        cases.sluice("synth", "--shape", "demo", "-o", model)
+        copy = shutil.copy(model, mirror)
+        cases.sluice("check", "-m", model, "--write-fingerprints")
+        tensors = cases.sluice_json("inspect", "-m", model, "--tensors", "--json")["tensors"]
+        damaged = next(t for t in tensors if t["name"] == "blk.2.ffn_up_exps.weight")
+        for path, other in ((copy, model), (model, copy)):
+            with open(path, "r+b") as f:
+                f.seek(damaged["offset"])
+                f.write(bytes(damaged["bytes"]))  # every expert of the layer
+            for budget in ("100%", "5%"):
+                for _ in range(8):  # until the copy is what was read
+                    run = cases.sluice("run", "-m", model, *GREEDY, "--model-mirror", mirror, "--expert-ram", budget, status=None)
+                    if run.returncode != 0:
+                        break
+                assert run.returncode == 1 and b"error: " + path.encode() + b": tensor blk.2.ffn_up_exps.weight" in run.stderr, (path, run)
+            shutil.copyfile(other, path)
 
 
 def test_reads_that_fail():

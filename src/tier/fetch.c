@@ -82,7 +82,7 @@ static int tell_failure(const struct fetch *f, const struct fetch_flight *x, uin
     expert_slots_reads(f->slots, x->key, slot, items);
     const struct weight_ref *ref = &items[x->failed_read].ref;
     return error_set(e, x->status, "%s: tensor %s: layer %u, expert %u: reading at byte %llu failed: %s; this answer ends here, the next one tries "
-                     "again; `sluice check` reads the whole file", ref->file->path, ref->name, x->key.layer, x->key.expert,
+                     "again; `sluice check` reads the whole file", x->failed->path, ref->name, x->key.layer, x->key.expert,
                      (unsigned long long)x->failed_at, reader_status_text(x->status));
 }
 
@@ -120,6 +120,7 @@ int fetch_collect(struct fetch *f, int timeout_ms, struct fetch_arrival *ret, st
             x->status = result.status;
             x->failed_read = (int)(result.tag % READS_MAX);
             x->failed_at = result.file_offset;
+            x->failed = result.file;
         }
         if (--x->left > 0) {
             continue;

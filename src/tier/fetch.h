@@ -19,6 +19,7 @@ struct fetch_flight {
     int status;         /* first failure */
     int failed_read;    /* its number */
     uint64_t failed_at; /* byte of the file */
+    const struct file *failed; /* the copy that was read there */
 };
 
 struct fetch {

@@ -8,6 +8,10 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "common/intmath.h"
+
+enum { BLOCK = 1 << 20 }; /* of a copy that is read again */
+
 uint32_t fingerprints_parts(const struct container *c, const struct tensor *t)
 {
     bool stack = c->kind == CONTAINER_GGUF && t->n_dims == 3 && strstr(t->name, "_exps.") != NULL;
@@ -43,7 +47,41 @@ static void place_text(const struct fingerprint *x, const char *name, char *out,
     }
 }
 
-int fingerprints_check_value(const struct fingerprints *f, const struct file *file, uint64_t offset, const char *name, uint64_t value, struct error *e)
+/* Whether the bytes in a file have this fingerprint now; those that cannot be read have not. */
+static bool has_value(const struct file *file, uint64_t offset, uint64_t bytes, uint64_t value)
+{
+    char *block = malloc(BLOCK);
+    XXH3_state_t *h = XXH3_createState();
+    bool ok = block != NULL && h != NULL;
+    if (ok) {
+        XXH3_64bits_reset(h);
+    }
+    for (uint64_t at = 0; ok && at < bytes; at += BLOCK) {
+        size_t n = (size_t)min_u64(BLOCK, bytes - at);
+        ok = file_read_at(file, offset + at, block, n, NULL) == 0;
+        if (ok) {
+            XXH3_64bits_update(h, block, n);
+        }
+    }
+    ok = ok && XXH3_64bits_digest(h) == value;
+    XXH3_freeState(h);
+    free(block);
+    return ok;
+}
+
+/* Of a file and its copies the one whose bytes are wrong. All are right: the file itself; what was read was damaged on its way. */
+static const struct file *wrong_copy(const struct file *file, const struct fingerprint *x, uint64_t bytes)
+{
+    for (uint32_t i = 0; bytes > 0 && i < file->n_copies; i++) {
+        if (!has_value(&file->copies[i], x->offset, bytes, x->value) && has_value(file, x->offset, bytes, x->value)) {
+            return &file->copies[i];
+        }
+    }
+    return file;
+}
+
+/* bytes: of the range, or 0: no copy was read. */
+static int check_value(const struct fingerprints *f, const struct file *file, uint64_t offset, uint64_t bytes, const char *name, uint64_t value, struct error *e)
 {
     const struct fingerprint key = {.file = file, .offset = offset};
     const struct fingerprint *x = f != NULL ? bsearch(&key, f->ranges, f->n, sizeof(*f->ranges), place_order) : NULL;
@@ -53,32 +91,39 @@ int fingerprints_check_value(const struct fingerprints *f, const struct file *fi
     char place[64];
     place_text(x, name, place, sizeof(place));
     const struct fingerprint_source *source = &f->sources[x->source];
-    return error_set(e, ERROR_FORMAT, "%s: tensor %s%s: its fingerprint is %016" PRIx64 ", expected is %016" PRIx64 " (%s): %s", file->path, name, place,
+    return error_set(e, ERROR_FORMAT, "%s: tensor %s%s: its fingerprint is %016" PRIx64 ", expected is %016" PRIx64 " (%s): %s", wrong_copy(file, x, bytes)->path, name, place,
                      value, x->value, source->path,
                      source->changed ? "the file was changed after its fingerprints were written; if that was meant, write them anew: sluice check "
                                        "--write-fingerprints; else copy it again"
                                      : "the bytes are damaged; copy the file again, and check the drive and the memory");
 }
 
+int fingerprints_check_value(const struct fingerprints *f, const struct file *file, uint64_t offset, const char *name, uint64_t value, struct error *e)
+{
+    return check_value(f, file, offset, 0, name, value, e);
+}
+
 int fingerprints_check_bytes(const struct fingerprints *f, const struct file *file, uint64_t offset, const char *name, const void *data,
                              size_t bytes, struct error *e)
 {
-    return f == NULL ? 0 : fingerprints_check_value(f, file, offset, name, XXH3_64bits(data, bytes), e);
+    return f == NULL ? 0 : check_value(f, file, offset, bytes, name, XXH3_64bits(data, bytes), e);
 }
 
 int fingerprints_check_matrix(const struct fingerprints *f, const struct weight_ref *ref, const struct weight_view *v, struct error *e)
 {
     XXH3_state_t *h = f != NULL ? XXH3_createState() : NULL;
+    uint64_t bytes = 0;
     if (h == NULL) {
         return f == NULL ? 0 : error_nomem(e, "fingerprint", 1024);
     }
     XXH3_64bits_reset(h);
     for (uint32_t k = 0, begin = 0; k < v->parts; begin = v->end[k++]) {
         XXH3_64bits_update(h, v->data[k], (size_t)(v->end[k] - begin) * v->row_bytes);
+        bytes += (uint64_t)(v->end[k] - begin) * v->row_bytes;
     }
     uint64_t value = XXH3_64bits_digest(h);
     XXH3_freeState(h);
-    return fingerprints_check_value(f, ref->file, ref->offset, ref->name, value, e);
+    return check_value(f, ref->file, ref->offset, bytes, ref->name, value, e);
 }
 
 int fingerprints_check_expert(const struct fingerprints *f, const struct expert_refs *refs, const struct weight_view part[3], struct error *e)

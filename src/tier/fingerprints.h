@@ -31,7 +31,7 @@ int fingerprints_open(struct container *const *containers, uint32_t n, struct fi
 void fingerprints_close(struct fingerprints *f);
 
 /* The checks: 0 when the bytes are right, when f is NULL and when the container has no fingerprints; else ERROR_FORMAT, which names
- * file, tensor, layer and expert, what was found and what is expected. */
+ * file - of copies the one that is damaged; they are read again -, tensor, layer and expert, what was found and what is expected. */
 int fingerprints_check_value(const struct fingerprints *f, const struct file *file, uint64_t offset, const char *name, uint64_t value, struct error *e);
 int fingerprints_check_bytes(const struct fingerprints *f, const struct file *file, uint64_t offset, const char *name, const void *data,
                              size_t bytes, struct error *e); /* a whole part, as it lies in the file */

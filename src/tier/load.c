@@ -81,6 +81,19 @@ int load_interrupted(const struct loader *l, struct error *e)
     return cancelled ? error_set(e, ERROR_INTERRUPTED, "interrupted while loading weights") : 0;
 }
 
+/* Of a file and its copies one in which the code at `offset` is NaN; none: the file itself. */
+static const struct file *file_with_nan(const struct file *file, uint64_t offset)
+{
+    unsigned char code = 0;
+    for (uint32_t i = 0; i < file->n_copies; i++) {
+        if (file_read_at(&file->copies[i], offset, &code, 1, NULL) == 0 && (code & NAN_CODE) == NAN_CODE) {
+            bool own = file_read_at(file, offset, &code, 1, NULL) == 0 && (code & NAN_CODE) == NAN_CODE;
+            return own ? file : &file->copies[i];
+        }
+    }
+    return file;
+}
+
 /* Bytes [0, n) of `code` are elements `first` on of a matrix of FP8 codes. */
 static int find_nan(const struct file *file, const char *name, uint32_t cols, uint64_t first, uint64_t offset, const unsigned char *code, uint64_t n, struct error *e)
 {
@@ -96,7 +109,7 @@ static int find_nan(const struct file *file, const char *name, uint32_t cols, ui
         i++;
     }
     return error_set(e, ERROR_FORMAT, "%s: tensor %s: NaN (FP8 code 0x%02x) at row %llu, column %llu, byte %llu of the file; the file is "
-                     "damaged or badly converted: download it again, `sluice check` lists all such places", file->path, name, code[i],
+                     "damaged or badly converted: download it again, `sluice check` lists all such places", file_with_nan(file, offset + i)->path, name, code[i],
                      (unsigned long long)((first + i) / cols), (unsigned long long)((first + i) % cols), (unsigned long long)(offset + i));
 }
 
@@ -154,7 +167,7 @@ static void take_result(struct walk *w, const struct read_result *result)
     if (result->status < 0) {
         if (w->status == 0) {
             fail(w, error_set(w->e, result->status, "%s: tensor %s: reading at byte %llu failed: %s; %llu bytes wanted, %llu read",
-                              p->extent->file->path, p->extent->name, (unsigned long long)result->file_offset,
+                              result->file->path, p->extent->name, (unsigned long long)result->file_offset,
                               reader_status_text(result->status),
                               (unsigned long long)p->bytes, (unsigned long long)result->bytes));
         }

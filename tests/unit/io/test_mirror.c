@@ -340,9 +340,20 @@ static void test_what_is_a_copy(void **state)
     assert_int_equal(try_mirror(model, x->mirror, &copies, note, &e), 0);
     assert_int_equal(copies, 1);
     assert_non_null(strstr(note, "same device")); /* both lie in the folder for temporary files */
-    snprintf(both, sizeof both, "%s,%s", x->mirror, x->mirror);
+    const char *second = strdup(in(x->mirror, "second")), *second_copy = strdup(in(x->mirror, "second/model.safetensors"));
+    assert_int_equal(mkdir(second, 0700), 0);
+    write_model(second_copy, "a", 1);
+    snprintf(both, sizeof both, "%s,%s", x->mirror, second);
     assert_int_equal(try_mirror(model, both, &copies, note, &e), 0);
     assert_int_equal(copies, 2);
+    assert_int_equal(unlink(second_copy), 0);
+    assert_int_equal(symlink(copy, second_copy), 0);
+    assert_int_equal(try_mirror(model, both, &copies, note, &e), ERROR_FORMAT);
+    check_error(&e, ERROR_FORMAT, "--model-mirror", second_copy, "is the same file as", copy, NULL);
+    unlink(second_copy);
+    rmdir(second);
+    free((char *)second);
+    free((char *)second_copy);
     assert_int_equal(truncate(copy, DATA), 0);
     assert_int_equal(try_mirror(model, x->mirror, &copies, note, &e), ERROR_FORMAT);
     check_error(&e, ERROR_FORMAT, "--model-mirror", copy, "has 1048576 bytes, the model's file has 1052680", NULL);
