@@ -212,6 +212,17 @@ def test_simulator_counts_what_the_engine_counts():
         assert b"routing of another model" in run.stderr, run.stderr
 
 
+def test_what_reads_ahead_is_planned_and_counted():
+    """Tables of predictors and what they have learned: the plan's bytes, and of them at least nine tenths in the account."""
+    for mtp, least in (("auto", 0.9), ("off", 0)):  # without the MTP layer a part of the learned file is not read
+        def tables(prefetch, flags=("--expert-ram", "80x", "-c", "256", "--json"), mtp=mtp):
+            flags += ("--mtp", mtp, "--prefetch", prefetch)
+            planned = cases.sluice_json("plan", "-m", cases.DEMO, *flags)["tiers"]["ram"]["purposes"]["tables"]
+            return planned, cases.sluice_json("run", "-m", cases.DEMO, "--tokens", "5", "-n", "1", *flags)["memory"]["purposes"]["tables"]
+        planned, found = (a - b for a, b in zip(tables("on"), tables("off")))
+        assert 1 << 20 < found and least * planned < found <= planned, (mtp, planned, found)
+
+
 def test_simulator_with_a_clock_of_its_own():
     """A run that waits for a limited drive, played with the rate that it measured: hits, bytes and seconds within two in a hundred."""
     with tempfile.TemporaryDirectory(prefix="sluice-test-") as home:

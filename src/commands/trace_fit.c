@@ -103,7 +103,7 @@ static int allocate(struct fit *f, struct error *e)
         return error_set(e, ERROR_FORMAT, "%u tokens, %u layers, %u experts: the token table holds at most %d, %d, %d", s.vocab, s.layers, s.experts,
                          TOKEN_TABLE_VOCAB, TOKEN_TABLE_LAYERS, TOKEN_TABLE_EXPERTS);
     }
-    int r = learned_init(&f->learned, &s, e);
+    int r = learned_init(&f->learned, &s, NULL, e);
     if (r < 0 || s.inputs == 0) {
         return r;
     }

@@ -149,7 +149,7 @@ static int predict(struct ghost *g, const char *file, const struct show *show, s
     if (s->experts_used >= s->experts) {
         return error_set(e, ERROR_USAGE, "this model uses all %u experts of a layer for every token: there is nothing to predict", s->experts);
     }
-    int r = file != NULL ? learned_read(&learned, &shape, file, e) : 0;
+    int r = file != NULL ? learned_read(&learned, &shape, file, NULL, e) : 0;
     const struct predict_options o = {.layers = s->layers, .experts = s->experts, .used = s->experts_used, .groups = s->groups, .groups_used = s->groups_used,
                                       .learned = file != NULL ? &learned : NULL, .first_position = g->first_position};
     r = r < 0 ? r : predict_create(&o, &g->predict, e);

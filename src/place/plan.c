@@ -52,7 +52,7 @@ static void fill_sums(const struct plan_input *in, uint32_t context, struct plan
     p->bytes[PURPOSE_WORK] = work_bytes(in, context);
     p->bytes[PURPOSE_STAGING] = PLAN_STAGING_BYTES;
     p->bytes[PURPOSE_TOKENIZER] = in->tokenizer_bytes;
-    p->bytes[PURPOSE_TABLES] = plus(in->table_bytes, (uint64_t)context * s->rope * sizeof(float)); /* cos, sin per position */
+    p->bytes[PURPOSE_TABLES] = plus(plus(in->table_bytes, (uint64_t)context * s->rope * sizeof(float)), streams(p) ? in->ahead_bytes : 0); /* cos, sin per position */
     p->bytes[PURPOSE_PROGRAM] = plus(PLAN_PROGRAM_BYTES, times(workers, PLAN_THREAD_BYTES));
     p->total = 0;
     for (int i = 0; i < PURPOSE_COUNT; i++) {

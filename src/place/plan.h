@@ -45,7 +45,8 @@ struct plan_input {
     uint64_t node_expert_bytes[WEIGHT_NODES_MAX], node_slot_bytes[WEIGHT_NODES_MAX]; /* of them all experts; one slot */
     uint64_t ram_setting;       /* --ram, 0: none */
     struct amount expert_ram;   /* --expert-ram */
-    uint64_t spare;             /* bytes that experts leave, where not all of them stay */
+    uint64_t spare;             /* bytes that experts leave to others, where not all of them stay */
+    uint64_t ahead_bytes;       /* tables of what reads ahead, where not all experts stay */
     uint32_t threads;           /* workers */
     uint32_t ubatch;            /* rows of a chunk */
     uint32_t context;           /* 0: choose */

@@ -34,7 +34,7 @@ static void read_learned(struct expect *x, const struct learned_shape *shape)
     struct error e = {0};
     char *path = learned_path(x->engine->weights->containers[0]);
     if (path != NULL && file_exists(path)) {
-        x->has_learned = learned_read(&x->learned, shape, path, &e) == 0;
+        x->has_learned = learned_read(&x->learned, shape, path, &x->engine->account, &e) == 0;
         if (!x->has_learned) {
             engine_step_down(x->engine, "predictors", "nothing learned is used: %s", e.text);
         }
@@ -57,7 +57,7 @@ int expect_create(struct engine *g, struct expect **ret, struct error *e)
     x->engine = g;
     read_learned(x, &shape);
     struct predict_options o = {.layers = s->layers, .experts = s->experts, .used = s->experts_used, .groups = s->groups, .groups_used = s->groups_used,
-                                .learned = x->has_learned ? &x->learned : NULL, .leads = WANTED};
+                                .learned = x->has_learned ? &x->learned : NULL, .leads = WANTED, .account = &g->account};
     int r = predict_create(&o, &x->predict, e);
     if (r < 0) {
         expect_destroy(x);

@@ -17,6 +17,7 @@ struct foresee {
     float *logits; /* [OPS_MAX_ROWS, experts] */
     float *scores; /* [experts] */
     float *mtp;    /* [step_rows, stride(2 * hidden)] input and output of MTP rows; NULL without MTP layer */
+    struct buffer mtp_memory;
     float *probed; /* [OPS_MAX_ROWS, LEARNED_PROBES * probe rows]; NULL without probes */
     struct weight_view probes; /* [LEARNED_PROBES * probe rows, 2 * hidden] */
 };
@@ -69,9 +70,10 @@ int foresee_create(struct engine *g, const struct foresee_options *o, struct for
     f->in = calloc((size_t)OPS_MAX_ROWS * row_stride(s->hidden), sizeof(*f->in));
     f->logits = malloc((size_t)OPS_MAX_ROWS * s->experts * sizeof(*f->logits));
     f->scores = malloc(s->experts * sizeof(*f->scores));
-    f->mtp = mtp > 0 ? calloc(mtp, sizeof(*f->mtp)) : NULL;
-    bool ok = f->in && f->logits && f->scores && (mtp == 0 || f->mtp);
-    int r = ok ? 0 : error_nomem(e, "foresight", (mtp + OPS_MAX_ROWS * row_stride(s->hidden)) * sizeof(float));
+    bool ok = f->in && f->logits && f->scores;
+    int r = ok ? 0 : error_nomem(e, "foresight", OPS_MAX_ROWS * row_stride(s->hidden) * sizeof(float));
+    r = r < 0 ? r : buffer_init(&f->mtp_memory, &g->account, PURPOSE_TABLES, mtp * sizeof(*f->mtp), e);
+    f->mtp = f->mtp_memory.data;
     r = r < 0 || !(o->wanted & PROBES) ? r : open_probes(f, e);
     if (r < 0) {
         foresee_destroy(f);
@@ -95,7 +97,7 @@ void foresee_destroy(struct foresee *f)
     free(f->in);
     free(f->logits);
     free(f->scores);
-    free(f->mtp);
+    buffer_deinit(&f->mtp_memory);
     free(f->probed);
     free(f);
 }

@@ -36,6 +36,7 @@ struct fuser {
     double *chance;                /* [stages][experts] of the last row */
     float *sorted;                 /* [used + 1] */
     bool *chosen;                  /* [experts] */
+    struct buffer memory;          /* of the bins */
 };
 
 static struct bins *bins_at(const struct fuser *f, uint32_t layer, uint32_t input, uint32_t class)
@@ -74,7 +75,8 @@ int fuser_create(const struct fuser_options *o, struct fuser **ret, struct error
     }
     size_t pairs = (size_t)o->layers * o->inputs;
     f->o = *o;
-    f->bins = calloc(pairs * FUSER_CLASSES, sizeof(*f->bins));
+    int r = buffer_init(&f->memory, o->account, PURPOSE_TABLES, pairs * FUSER_CLASSES * sizeof(*f->bins), e);
+    f->bins = f->memory.data;
     f->spread = calloc(pairs, sizeof(*f->spread));
     f->row_spread = calloc(o->inputs, sizeof(*f->row_spread));
     f->regression = calloc((size_t)o->layers * o->stages, sizeof(*f->regression));
@@ -83,9 +85,13 @@ int fuser_create(const struct fuser_options *o, struct fuser **ret, struct error
     f->chance = calloc((size_t)o->stages * o->experts, sizeof(*f->chance));
     f->sorted = calloc(o->used + 1u, sizeof(*f->sorted));
     f->chosen = calloc(o->experts, sizeof(*f->chosen));
-    if (!f->bins || !f->spread || !f->row_spread || !f->regression || !f->bin || !f->likelihood || !f->chance || !f->sorted || !f->chosen) {
+    if (r < 0) {
         fuser_destroy(f);
-        return error_nomem(e, "fuser", pairs * FUSER_CLASSES * sizeof(*f->bins));
+        return r;
+    }
+    if (!f->spread || !f->row_spread || !f->regression || !f->bin || !f->likelihood || !f->chance || !f->sorted || !f->chosen) {
+        fuser_destroy(f);
+        return error_nomem(e, "fuser", (uint64_t)o->inputs * o->experts * sizeof(*f->likelihood));
     }
     start(f);
     *ret = f;
@@ -97,7 +103,7 @@ void fuser_destroy(struct fuser *f)
     if (f == NULL) {
         return;
     }
-    free(f->bins);
+    buffer_deinit(&f->memory);
     free(f->spread);
     free(f->row_spread);
     free(f->regression);

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "common/error.h"
+#include "src/base/alloc.h"
 
 enum { FUSER_INPUTS = 16, FUSER_STAGES = 8, FUSER_CLASSES = 4 };
 
@@ -17,6 +18,7 @@ struct fuser_options {
     uint32_t layers, experts, used; /* used < experts */
     uint32_t inputs, stages;
     uint32_t reads[FUSER_STAGES];   /* bit i: the stage reads input i; 0: the stage is left out, its chances stay 0 */
+    struct account *account;        /* of its memory; may be NULL */
 };
 
 /* What is known of a row. */

@@ -46,25 +46,27 @@ static uint32_t fields_of(const struct learned *l, uint64_t entries, struct fiel
     return s->inputs > 0 ? FIELDS : FIELDS - 2;
 }
 
-int learned_init(struct learned *l, const struct learned_shape *s, struct error *e)
+int learned_init(struct learned *l, const struct learned_shape *s, struct account *account, struct error *e)
 {
-    uint64_t rows = (uint64_t)LEARNED_PROBES * learned_probe_rows(s);
+    uint64_t rows = (uint64_t)LEARNED_PROBES * learned_probe_rows(s), biases = rows * sizeof(*l->probe_bias);
     *l = (struct learned){.shape = *s};
     l->popularity = calloc((size_t)s->layers * s->experts, sizeof(*l->popularity));
-    l->probe_weight = s->inputs > 0 ? calloc(rows * s->inputs, sizeof(*l->probe_weight)) : NULL;
-    l->probe_bias = s->inputs > 0 ? calloc(rows, sizeof(*l->probe_bias)) : NULL;
-    if (l->popularity == NULL || (s->inputs > 0 && (l->probe_weight == NULL || l->probe_bias == NULL))) {
-        learned_deinit(l);
-        return error_nomem(e, "what predictors learned", rows * s->inputs * sizeof(*l->probe_weight));
+    int r = l->popularity != NULL ? 0 : error_nomem(e, "what predictors learned", (uint64_t)s->layers * s->experts * sizeof(*l->popularity));
+    if (r == 0 && s->inputs > 0) {
+        r = buffer_init(&l->probes, account, PURPOSE_TABLES, biases + rows * s->inputs * sizeof(*l->probe_weight), e);
+        l->probe_bias = l->probes.data;
+        l->probe_weight = r == 0 ? (uint16_t *)(l->probe_bias + rows) : NULL;
     }
-    return 0;
+    if (r < 0) {
+        learned_deinit(l);
+    }
+    return r;
 }
 
 void learned_deinit(struct learned *l)
 {
     free(l->popularity);
-    free(l->probe_weight);
-    free(l->probe_bias);
+    buffer_deinit(&l->probes);
     token_table_deinit(&l->table);
     *l = (struct learned){0};
 }
@@ -149,16 +151,6 @@ static int read_fingerprint(const struct source *s, struct field *f, const char 
     return r;
 }
 
-static int allocate_table(struct learned *l, uint64_t entries, struct error *e)
-{
-    struct token_table *t = &l->table;
-    *t = (struct token_table){.vocab = l->shape.vocab, .layers = l->shape.layers};
-    t->begin = malloc(((size_t)t->vocab * t->layers + 1) * sizeof(*t->begin));
-    t->expert = malloc((entries + 1) * sizeof(*t->expert));
-    t->count = malloc((entries + 1) * sizeof(*t->count));
-    return t->begin && t->expert && t->count ? 0 : error_nomem(e, "token table", (uint64_t)t->vocab * t->layers * sizeof(*t->begin) + entries * 4);
-}
-
 /* What is used without looking later on. */
 static const char *fault_of(const struct learned *l, uint64_t entries)
 {
@@ -195,7 +187,7 @@ static const char *fault_of(const struct learned *l, uint64_t entries)
     return NULL;
 }
 
-static int read_all(struct learned *l, const struct source *s, struct error *e)
+static int read_all(struct learned *l, const struct source *s, struct account *account, struct error *e)
 {
     struct field f[FIELDS];
     uint32_t n;
@@ -203,10 +195,9 @@ static int read_all(struct learned *l, const struct source *s, struct error *e)
     uint64_t entries = t != NULL && t->n_dims == 1 ? t->dims[0] : 0;
     (void)fields_of(l, entries, f);
     int r = read_fingerprint(s, &f[0], l->shape.fingerprint, e);
-    r = r < 0 ? r : allocate_table(l, entries, e);
+    r = r < 0 ? r : token_table_init(&l->table, l->shape.vocab, l->shape.layers, entries, account, e);
     if (l->probe_weight != NULL && find(s, "probe.weight") == NULL) { /* learned without an MTP layer */
-        free(l->probe_weight);
-        free(l->probe_bias);
+        buffer_deinit(&l->probes);
         l->probe_weight = NULL;
         l->probe_bias = NULL;
         l->shape.inputs = 0;
@@ -219,11 +210,11 @@ static int read_all(struct learned *l, const struct source *s, struct error *e)
     return fault == NULL ? r : error_set(e, ERROR_FORMAT, "%s: %s; make the file anew with `sluice trace fit`", s->file->path, fault);
 }
 
-int learned_read(struct learned *l, const struct learned_shape *shape, const char *path, struct error *e)
+int learned_read(struct learned *l, const struct learned_shape *shape, const char *path, struct account *account, struct error *e)
 {
     struct file file = {0};
     struct safetensors_header header = {0};
-    int r = learned_init(l, shape, e);
+    int r = learned_init(l, shape, account, e);
     if (r < 0) {
         return r;
     }
@@ -233,7 +224,7 @@ int learned_read(struct learned *l, const struct learned_shape *shape, const cha
         r = error_set(e, ERROR_FORMAT, "%s: %llu bytes, expected %llu: the file is cut or joined with another", path, (unsigned long long)file.size,
                       (unsigned long long)(header.data_start + header.data_bytes));
     }
-    r = r < 0 ? r : read_all(l, &(struct source){&file, &header}, e);
+    r = r < 0 ? r : read_all(l, &(struct source){&file, &header}, account, e);
     safetensors_header_deinit(&header);
     file_close(&file);
     if (r < 0) {

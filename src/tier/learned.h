@@ -29,10 +29,11 @@ struct learned {
     struct token_table table;
     uint16_t *probe_weight;     /* [LEARNED_PROBES][probe rows][inputs] half; NULL: no probes */
     float *probe_bias;          /* [LEARNED_PROBES][probe rows] */
+    struct buffer probes;       /* memory of both */
 };
 
-/* Arrays are allocated, zero; the table is empty: token_table_make fills it. */
-int learned_init(struct learned *l, const struct learned_shape *s, struct error *e);
+/* Arrays are allocated, zero; the table is empty: token_table_make fills it. account: may be NULL. */
+int learned_init(struct learned *l, const struct learned_shape *s, struct account *account, struct error *e);
 void learned_deinit(struct learned *l); /* accepts an all-zero one */
 
 /* Path of the file beside a model; the caller frees; NULL: no memory. */
@@ -43,6 +44,6 @@ uint64_t learned_file_bytes(const struct container *c); /* its size; 0: there is
 int learned_write(const struct learned *l, const char *path, struct error *e);
 
 /* Refuses, naming file and field, what is damaged or belongs to another model than `s`. Probes that the file has not are left out. */
-int learned_read(struct learned *l, const struct learned_shape *s, const char *path, struct error *e);
+int learned_read(struct learned *l, const struct learned_shape *s, const char *path, struct account *account, struct error *e);
 
 #endif

@@ -61,7 +61,7 @@ void plan_input_init(struct plan_input *ret, const struct weights *w, const stru
         .table_bytes = store.tables + table_bytes(w),
         .ram_setting = settings->ram,
         .expert_ram = settings->expert_ram,
-        .spare = ahead_bytes(w, settings),
+        .ahead_bytes = ahead_bytes(w, settings),
         .threads = settings->threads,
         .ubatch = settings->ubatch,
         .context = settings->context,

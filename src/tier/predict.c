@@ -54,6 +54,7 @@ struct slot {
 struct predict {
     struct predict_options o;
     struct slot slots[SLOTS];
+    struct buffer scores; /* of the slots */
     struct heat heat;
     uint64_t tokens;       /* heat's time */
     int32_t *previous;     /* [layers][used] of the token before */
@@ -72,16 +73,16 @@ const char *lead_name(enum lead l) { return leads[l]; }
 
 /* ---- memory ---- */
 
-static int slot_init(struct slot *s, const struct predict_options *o, struct error *e)
+static int slot_init(struct slot *s, const struct predict_options *o, float *scores, struct error *e)
 {
     size_t layers = o->layers;
-    s->scores = malloc(PREDICTORS * layers * o->experts * sizeof(*s->scores));
+    s->scores = scores;
     s->known = calloc(PREDICTORS * layers, sizeof(*s->known));
     s->ids = calloc(layers * o->used, sizeof(*s->ids));
     s->weights = calloc(layers * o->used, sizeof(*s->weights));
     s->routed = calloc(layers, sizeof(*s->routed));
-    bool ok = s->scores && s->known && s->ids && s->weights && s->routed;
-    return ok ? 0 : error_nomem(e, "predictions of a token", PREDICTORS * layers * o->experts * sizeof(*s->scores));
+    bool ok = s->known && s->ids && s->weights && s->routed;
+    return ok ? 0 : error_nomem(e, "predictions of a token", layers * o->used * sizeof(*s->ids));
 }
 
 static void learn_share(struct predict *p)
@@ -102,7 +103,7 @@ static bool wants(const struct predict_options *o, enum lead l) { return o->lead
 
 static struct fuser_options fuser_options_of(const struct predict_options *o)
 {
-    struct fuser_options f = {.layers = o->layers, .experts = o->experts, .used = o->used, .inputs = PREDICTORS, .stages = LEADS};
+    struct fuser_options f = {.layers = o->layers, .experts = o->experts, .used = o->used, .inputs = PREDICTORS, .stages = LEADS, .account = o->account};
     for (uint32_t i = 0; i < PREDICTORS; i++) {
         for (uint32_t s = predictors[i].lead; s < LEADS; s++) {
             f.reads[s] |= wants(o, (enum lead)s) ? 1u << i : 0;
@@ -132,8 +133,10 @@ int predict_create(const struct predict_options *o, struct predict **ret, struct
     p->ranks = calloc(o->experts, sizeof(*p->ranks));
     bool ok = p->previous && p->share && p->chances && p->ranks;
     int r = ok ? 0 : error_nomem(e, "predictors", (uint64_t)o->layers * o->experts * sizeof(*p->share));
+    size_t scores = (size_t)PREDICTORS * o->layers * o->experts; /* of a slot */
+    r = r < 0 ? r : buffer_init(&p->scores, o->account, PURPOSE_TABLES, SLOTS * scores * sizeof(float), e);
     for (uint32_t i = 0; r == 0 && i < SLOTS; i++) {
-        r = slot_init(&p->slots[i], o, e);
+        r = slot_init(&p->slots[i], o, (float *)p->scores.data + i * scores, e);
     }
     r = r < 0 ? r : heat_init(&p->heat, o->layers, o->experts, (uint32_t)(o->layers * log(0.5) / log(KEEPS) + 0.5), e);
     const struct fuser_options f = fuser_options_of(o);
@@ -155,12 +158,12 @@ void predict_destroy(struct predict *p)
         return;
     }
     for (uint32_t i = 0; i < SLOTS; i++) {
-        free(p->slots[i].scores);
         free(p->slots[i].known);
         free(p->slots[i].ids);
         free(p->slots[i].weights);
         free(p->slots[i].routed);
     }
+    buffer_deinit(&p->scores);
     heat_deinit(&p->heat);
     fuser_destroy(p->fuser);
     recall_deinit(&p->recall);

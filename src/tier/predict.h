@@ -54,6 +54,7 @@ struct predict_options {
     const struct learned *learned; /* NULL: popularity from zero, no token table; borrowed */
     uint32_t first_position;       /* positions below it are learned from, not counted */
     uint32_t leads;                /* bit l: chances of lead l are wanted; 0: all */
+    struct account *account;       /* of the large tables; may be NULL */
 };
 
 enum { PREDICT_BINS = 10 };

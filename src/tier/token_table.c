@@ -84,26 +84,33 @@ static void fill(struct token_table *t, const struct token_counts *c)
     }
 }
 
+int token_table_init(struct token_table *t, uint32_t vocab, uint32_t layers, uint64_t entries, struct account *account, struct error *e)
+{
+    size_t lists = (size_t)vocab * layers + 1;
+    *t = (struct token_table){.vocab = vocab, .layers = layers};
+    if (entries > UINT32_MAX) {
+        return error_nomem(e, "token table", entries * (sizeof(*t->expert) + sizeof(*t->count)));
+    }
+    int r = buffer_init(&t->memory, account, PURPOSE_TABLES, lists * sizeof(*t->begin) + entries * (sizeof(*t->expert) + sizeof(*t->count)), e);
+    t->begin = t->memory.data;
+    t->expert = r == 0 ? (uint16_t *)(t->begin + lists) : NULL;
+    t->count = r == 0 ? t->expert + entries : NULL;
+    return r;
+}
+
 int token_table_make(struct token_table *t, uint32_t vocab, uint32_t layers, struct token_counts *c, struct error *e)
 {
     join(c);
-    *t = (struct token_table){.vocab = vocab, .layers = layers};
-    t->begin = malloc(((size_t)vocab * layers + 1) * sizeof(*t->begin));
-    t->expert = malloc((c->n + 1) * sizeof(*t->expert));
-    t->count = malloc((c->n + 1) * sizeof(*t->count));
-    if (t->begin == NULL || t->expert == NULL || t->count == NULL || c->n > UINT32_MAX) {
-        token_table_deinit(t);
-        return error_nomem(e, "token table", (uint64_t)vocab * layers * sizeof(*t->begin) + c->n * 4);
+    int r = token_table_init(t, vocab, layers, c->n, NULL, e);
+    if (r == 0) {
+        fill(t, c);
     }
-    fill(t, c);
-    return 0;
+    return r;
 }
 
 void token_table_deinit(struct token_table *t)
 {
-    free(t->begin);
-    free(t->expert);
-    free(t->count);
+    buffer_deinit(&t->memory);
     *t = (struct token_table){0};
 }
 

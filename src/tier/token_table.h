@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "common/error.h"
+#include "src/base/alloc.h"
 #include "src/tier/key.h"
 
 enum { TOKEN_TABLE_VOCAB = 1 << 21, TOKEN_TABLE_LAYERS = 1 << 10, TOKEN_TABLE_EXPERTS = 1 << 12 }; /* ids are below these */
@@ -26,7 +27,11 @@ struct token_table {
     uint32_t *begin;  /* [vocab * layers + 1] first entry of each (token, layer) */
     uint16_t *expert; /* [begin[vocab * layers]] */
     uint16_t *count;  /* the same; stops at 65535 */
+    struct buffer memory; /* of all three */
 };
+
+/* Room for so many entries, all zero. account: may be NULL. */
+int token_table_init(struct token_table *t, uint32_t vocab, uint32_t layers, uint64_t entries, struct account *account, struct error *e);
 
 /* From everything counted; `c` is joined on the way. */
 int token_table_make(struct token_table *t, uint32_t vocab, uint32_t layers, struct token_counts *c, struct error *e);

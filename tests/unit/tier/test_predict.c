@@ -302,7 +302,7 @@ static void make_learned(struct learned *l)
 {
     struct token_counts c = {0};
     struct error e = {0};
-    assert_int_equal(learned_init(l, &shape, &e), 0);
+    assert_int_equal(learned_init(l, &shape, NULL, &e), 0);
     for (uint32_t i = 0; i < shape.layers * shape.experts; i++) {
         l->popularity[i] = (float)i;
     }
@@ -323,7 +323,7 @@ static void refuse(const char *path, const struct learned_shape *s, const char *
 {
     struct learned l;
     struct error e = {0};
-    assert_true(learned_read(&l, s, path, &e) < 0);
+    assert_true(learned_read(&l, s, path, NULL, &e) < 0);
     if (strstr(e.text, text) == NULL || strstr(e.text, path) == NULL) {
         fail_msg("\"%s\" without \"%s\"", e.text, text);
     }
@@ -339,7 +339,7 @@ static void test_learned_file(void **state)
     assert_true(fd >= 0);
     make_learned(&l);
     assert_int_equal(learned_write(&l, path, &e), 0);
-    assert_int_equal(learned_read(&got, &shape, path, &e), 0);
+    assert_int_equal(learned_read(&got, &shape, path, NULL, &e), 0);
     size_t rows = LEARNED_PROBES * learned_probe_rows(&shape);
     assert_memory_equal(got.popularity, l.popularity, shape.layers * shape.experts * sizeof(float));
     assert_memory_equal(got.probe_weight, l.probe_weight, rows * shape.inputs * sizeof(uint16_t));
@@ -361,7 +361,7 @@ static void test_learned_file(void **state)
     struct learned_shape more = shape;
     l.shape.inputs = 0; /* a file without probes */
     assert_int_equal(learned_write(&l, path, &e), 0);
-    assert_int_equal(learned_read(&got, &more, path, &e), 0);
+    assert_int_equal(learned_read(&got, &more, path, NULL, &e), 0);
     assert_true(got.probe_weight == NULL && got.probe_bias == NULL && got.shape.inputs == 0);
     learned_deinit(&got);
     l.shape.inputs = shape.inputs;
@@ -460,7 +460,7 @@ static void test_chances_on_the_way_are_those_that_count(void **state)
     struct token_counts c = {0};
     const struct learned_shape s = {.fingerprint = "0123456789abcdef", .vocab = 8, .layers = 2, .experts = EXPERTS};
     uint64_t rng = 3;
-    assert_int_equal(learned_init(&l, &s, &e), 0);
+    assert_int_equal(learned_init(&l, &s, NULL, &e), 0);
     for (uint32_t t = 0; t < 8; t++) {
         assert_int_equal(token_counts_add(&c, t, (struct expert_key){1, (uint16_t)(2 * t)}, &e), 0);
     }
